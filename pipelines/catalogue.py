@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from incremental.algebra.errors import DeltafoldError
 from incremental.algebra.local_path import local_path
 from incremental.algebra.results.address import is_same_name
 from pipelines import descriptions, queries, source_objects
@@ -164,7 +165,10 @@ def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:
 
 
 def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
-    """Return the doctor's findings, for a pipeline's warehouse and Spark or for the default ones."""
+    """Return the doctor's findings, for a pipeline's warehouse and Spark or for the default ones.
+
+    A warehouse in a store is tried by Spark if all else is right.
+    """
     from incremental.spark import doctor
 
     if pipeline is None:
@@ -173,7 +177,21 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     asked = part.model_dump(include={"memory"}, exclude_none=True)
     sources = pipeline.declaration.sources.items()
     streams = {name: source.stream.path or source.stream.format for name, source in sources if source.stream}
-    return doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
+    found = doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
+    return (*found, try_warehouse(pipeline)) if pipeline.is_remote and all(each.ok for each in found) else found
+
+
+def try_warehouse(pipeline: Pipeline) -> Finding:
+    """Return the doctor's finding about a warehouse in a store: Spark reaches it, and it admits one of two writers."""
+    from incremental.api import Warehouse
+    from incremental.spark.doctor import Finding
+
+    try:
+        Warehouse(start_spark(pipeline, brief=True), pipeline.warehouse)
+    except DeltafoldError as error:
+        return Finding("store", False, str(error))
+    sentence = f"Spark reaches {pipeline.warehouse}, and of two writers of one object the second was refused."
+    return Finding("store", True, sentence)
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:

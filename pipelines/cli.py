@@ -283,7 +283,7 @@ def doctor(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Check with this pipeline's settings.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine's setup; exit code 70 if something is missing."""
+    """Check this machine's setup, and a store by trying it; exit code 70 if something is missing."""
     found = catalogue.examine_setup(catalogue.load(name) if name else None)
     _print(as_json, [asdict(finding) for finding in found], rendering.render_findings(found))
     if not all(finding.ok for finding in found):

@@ -24,11 +24,11 @@ from incremental.algebra.sources.streams import KAFKA
 from incremental.spark.cache import SetupError, cache_folder
 from incremental.spark.jvm.jars import jars_folder, kafka_package
 from incremental.spark.jvm.java import provide_java
-from incremental.spark.jvm.object_stores import S3A, STORES, store_settings
-from incremental.spark.session_settings import CATALOG
+from incremental.spark.jvm.object_stores import S3_SCHEMES, S3A, STORES, UNSAFE_ON_S3, store_settings
+from incremental.spark.session_settings import CATALOG, METASTORE, METASTORE_DATABASE, NO_METASTORE
 
 GIGABYTE = 1 << 30
-METASTORE, CATALOG_SECONDS = "spark.hadoop.hive.metastore.uris", 3
+CATALOG_SECONDS = 3
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
 DISTRIBUTION = "deltafold"
@@ -70,6 +70,7 @@ def examine(
         _memory(memory),
         _log_store(str(warehouse), settings or {}),
         *(_catalog(*each) for each in _catalogs(settings or {}).items()),
+        *_metastore(settings or {}),
         *(_stream(source, folder) for source, folder in (streams or {}).items()),
     )
 
@@ -137,7 +138,7 @@ def _cache_or_reason() -> Path | str:
 def _warehouse(where: str) -> Finding:
     if is_remote(where):
         return Finding(
-            "warehouse", True, f"The warehouse {where} was not tried: the first command that starts Spark does."
+            "warehouse", True, f"The warehouse {where} is in a store, which is tried last, if all else is right."
         )
     try:
         folder = local_path("warehouse", where, SetupError, home=True)
@@ -230,6 +231,9 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
     except SetupError as error:
         return Finding("log store", False, str(error))
     chosen = f"spark.delta.logStore.{scheme}.impl"
+    if scheme in S3_SCHEMES and settings.get(chosen, "").rpartition(".")[2] in UNSAFE_ON_S3:
+        sentence = f"{settings[chosen]} lets two processes commit the same version. Set {STORES}: s3a instead."
+        return Finding("log store", False, sentence)
     if chosen in settings:
         return Finding("log store", True, f"Commits to {scheme}: use {settings[chosen]}, as {chosen} is set.")
     if scheme == S3A:
@@ -246,9 +250,17 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
 def _catalogs(settings: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the addresses of the catalogs that the settings name: of Hive's metastore, and of those with a `uri`."""
     named = {name: uri for name, uri in settings.items() if re.fullmatch(r"spark\.sql\.catalog\.\w+\.uri", name)}
-    if settings.get(CATALOG) == "hive" and METASTORE in settings:
-        named[METASTORE] = settings[METASTORE]
+    if settings.get(CATALOG) == "hive" and (known := settings.get(f"spark.hadoop.{METASTORE}")):
+        named[f"spark.hadoop.{METASTORE}"] = known
     return {name: [each.strip() for each in uris.split(",")] for name, uris in named.items()}
+
+
+def _metastore(settings: Mapping[str, str]) -> list[Finding]:
+    """Return the fault of a Hive that has no metastore in its settings, nor a file of its own with further ones."""
+    named = any(f"spark.hadoop.{name}" in settings for name in (METASTORE, METASTORE_DATABASE))
+    if settings.get(CATALOG) != "hive" or named or {"HIVE_CONF_DIR", "SPARK_CONF_DIR"} & os.environ.keys():
+        return []
+    return [Finding("catalog", False, NO_METASTORE)]
 
 
 def _catalog(setting: str, addresses: Sequence[str]) -> Finding:

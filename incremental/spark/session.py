@@ -25,11 +25,13 @@ from incremental.algebra.local_path import local_path
 from incremental.algebra.secrets import is_secret
 from incremental.spark import catalyst
 from incremental.spark.cache import SetupError, cache_folder
+from incremental.spark.catalyst import JavaError
 from incremental.spark.hadoop_settings import drop_cluster_settings
 from incremental.spark.host.address import NoHostError
 from incremental.spark.host.guest import attach
 from incremental.spark.host.guests import Guests
 from incremental.spark.host.wanted import WantedSpark
+from incremental.spark.java_errors import causes, first_line
 from incremental.spark.jvm.class_data_sharing import class_archive_options
 from incremental.spark.jvm.jars import delta_coordinate, delta_jars
 from incremental.spark.jvm.java import launch_environment, provide_java
@@ -42,6 +44,9 @@ from incremental.spark.session_settings import (
     EVERYWHERE,
     EXTENSIONS,
     MEMORY,
+    METASTORE,
+    METASTORE_DATABASE,
+    NO_METASTORE,
     Warm,
     add_to,
     is_laptop,
@@ -49,7 +54,6 @@ from incremental.spark.session_settings import (
     with_delta,
 )
 
-METASTORE_DATABASE = "javax.jdo.option.ConnectionURL"
 LOG_LIMIT = 10_000_000  # bytes; a longer spark.log is deleted at the next start
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: the port of the Java that it started
 ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # loggers that repeat the message of the exception
@@ -175,8 +179,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
                 f"Java ({java.origin}): it ended while Spark was starting. "
                 f"See {log_file()} for the cause, then start again."
             ) from error
-        SparkContext(conf=whole, gateway=gateway)  # secrets are not on the command line, which every user can list
-    spark = SparkSession.builder.getOrCreate()
+        spark = _begin(whole, gateway)  # secrets are not on the command line, which every user can list
     catalyst.remember_classes(gateway.jvm)
     if settings.get(CATALOG) == "hive":
         _check_metastore(spark)
@@ -185,17 +188,26 @@ def _launch(settings: dict[str, str]) -> SparkSession:
     return spark
 
 
+def _begin(settings: SparkConf, gateway: Any) -> SparkSession:
+    """Return the session of a Java; raises SetupError for a master, or a setting, that Spark refuses."""
+    try:
+        SparkContext(conf=settings, gateway=gateway)
+        spark = SparkSession.builder.getOrCreate()
+        catalyst.session(spark).sessionState()  # else made at its first use
+    except JavaError as error:
+        raise SetupError(
+            f"Spark cannot start with these settings: {first_line(causes(error)[-1]).rstrip('.')}. Correct them."
+        ) from error
+    return spark
+
+
 def _check_metastore(spark: SparkSession) -> None:
     """Raise SetupError, and stop Spark, if Hive would make a metastore of its own in the current folder."""
     known = catalyst.session(spark).sessionState().newHadoopConf()  # with those of hive-site.xml
-    if known.get("hive.metastore.uris") or known.get(METASTORE_DATABASE):
+    if known.get(METASTORE) or known.get(METASTORE_DATABASE):
         return
     spark.stop()
-    raise SetupError(
-        f"{CATALOG} is hive: no metastore is set, so Hive would make a database in the current folder. Set "
-        f"spark.hadoop.hive.metastore.uris to a metastore, or spark.hadoop.{METASTORE_DATABASE} to a database, such as "
-        "jdbc:derby:;databaseName=/folder/metastore;create=true, which one process at a time can open."
-    )
+    raise SetupError(NO_METASTORE)
 
 
 @contextmanager

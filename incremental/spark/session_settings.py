@@ -24,6 +24,12 @@ from incremental.spark.local_files import replace_file
 
 EXTENSIONS = "spark.sql.extensions"
 CATALOG = "spark.sql.catalogImplementation"
+METASTORE, METASTORE_DATABASE = "hive.metastore.uris", "javax.jdo.option.ConnectionURL"
+NO_METASTORE = (
+    f"{CATALOG} is hive: no metastore is set, so Hive would make a database in the current folder. Set "
+    f"spark.hadoop.{METASTORE} to a metastore, or spark.hadoop.{METASTORE_DATABASE} to a database, such as "
+    "jdbc:derby:;databaseName=/folder/metastore;create=true, which one process at a time can open."
+)
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DELTA_SETTINGS = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",

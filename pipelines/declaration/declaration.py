@@ -71,7 +71,7 @@ from pipelines.declaration.monoids import MonoidName, MonoidPart
 from pipelines.declaration.places import CONTROL, FolderOrStore, SqlName
 from pipelines.declaration.program import ProgramPart, check_paths
 from pipelines.declaration.sources import Source
-from pipelines.declaration.values import Amount, Day, Part, SourceName, SparkSettings, day_of
+from pipelines.declaration.values import Amount, Day, Master, Part, SourceName, SparkSettings, day_of
 
 
 class Partitions(Part):
@@ -122,7 +122,7 @@ class SparkPart(Part):
     """Spark for this pipeline: heap of the driver, master URL, further settings, use of a warm host."""
 
     memory: Amount | None = None
-    master: str | None = None
+    master: Master | None = None
     settings: SparkSettings = Field(default={})
     warm: Literal["auto", "off", "required"] = "auto"
 

@@ -14,6 +14,7 @@ from incremental.algebra.sources.files import as_text
 from pipelines.declaration import sizes
 
 PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn")
 NAME_RULE = "Use a small letter followed by small letters, digits and _, at most 63 in all"
 
 
@@ -46,6 +47,13 @@ def _as_pipeline_name(name: str) -> str:
     return name
 
 
+def _as_master(value: str) -> str:
+    """Return a master URL of Spark."""
+    if not MASTER.fullmatch(value):
+        raise ValueError(f"`{value}` is no master of Spark. Write local[*], spark://host:7077, yarn or k8s://host:443")
+    return value
+
+
 def _as_setting(name: str) -> str:
     if not name.startswith("spark."):
         raise ValueError("it is not a setting of Spark. Write a name that starts with `spark.`")
@@ -65,6 +73,7 @@ PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 Options = Annotated[dict[str, YamlText], AfterValidator(_no_secret)]
 SparkSettings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], YamlText], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(sizes.check_size)]
+Master = Annotated[str, AfterValidator(_as_master)]
 Day = Annotated[datetime.date, BeforeValidator(_as_date)]
 
 

@@ -114,6 +114,22 @@ def test_log_store(warehouse: str, ok: bool, part: str) -> None:
     assert found.ok is ok and part in found.sentence
 
 
+@pytest.mark.parametrize("own", ["S3SingleDriverLogStore", "HDFSLogStore"])
+def test_a_log_store_of_delta_on_s3(own: str) -> None:
+    """Protects from approving what a refresh refuses."""
+    settings = {"spark.delta.logStore.s3a.impl": f"io.delta.storage.{own}"}
+    found = finding("log store", "s3a://bucket/warehouse", settings=settings)
+    assert not found.ok and "lets two processes commit the same version. Set spark.deltafold.stores" in found.sentence
+
+
+def test_hive_without_a_metastore() -> None:
+    settings = {"spark.sql.catalogImplementation": "hive"}
+    found = finding("catalog", "warehouse", settings=settings)
+    assert not found.ok and "Hive would make a database in the current folder" in found.sentence
+    settings["spark.hadoop.javax.jdo.option.ConnectionURL"] = "jdbc:derby:;databaseName=/m;create=true"
+    assert all(each.name != "catalog" for each in doctor.examine("warehouse", settings=settings))
+
+
 def test_configured_log_store() -> None:
     settings = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}
     assert finding("log store", "s3a://bucket/warehouse", settings=settings).ok

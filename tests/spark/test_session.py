@@ -59,6 +59,32 @@ def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) ->
     assert not list(home.iterdir())
 
 
+WRONG = """
+import sys
+from incremental.spark.cache import SetupError
+from incremental.spark.session import start
+try:
+    start("wrong", master=sys.argv[1], memory="512m", settings={"spark.sql.shuffle.partitions": sys.argv[2]})
+except SetupError as error:
+    print(error)
+"""
+
+
+@in_turns
+@pytest.mark.parametrize(
+    ("master", "partitions", "why"),
+    [
+        ("localhost", "2", "Could not parse Master URL: 'localhost'"),
+        ("local[1]", "many", '"spark.sql.shuffle.partitions" is invalid'),
+    ],
+)
+def test_a_setting_that_spark_refuses(tmp_path: Path, master: str, partitions: str, why: str) -> None:
+    """Protects from Py4J's `An error occurred while calling None.org.apache.spark…`."""
+    done = run(WRONG, master, partitions, cwd=tmp_path)
+    assert done.stdout.startswith("Spark cannot start with these settings: ") and why in done.stdout, done
+    assert done.stdout.endswith(". Correct them.\n")
+
+
 def test_the_users_java_options_come_after_those_of_a_brief_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java takes the last of two options, and those of its variables only where there are no others."""
     name = "spark.driver.extraJavaOptions"

@@ -11,9 +11,8 @@ from uuid import uuid4
 from incremental.algebra.errors import SourceError, StorageError
 from incremental.lake.remote import objects
 from incremental.lake.remote.remote_path import RemotePath
+from incremental.spark.jvm.object_stores import S3_SCHEMES, UNSAFE_ON_S3
 
-S3_SCHEMES = ("s3", "s3a", "s3n")
-UNSAFE_ON_S3 = {f"{each}LogStore" for each in ("S3SingleDriver", "HDFS", "Azure", "GCS", "Local")}
 CHECKED = set[str]()  # the roots that this process has tried
 
 

@@ -21,7 +21,9 @@ from incremental.spark.jvm.jars import JarPackage, provide_jars
 from incremental.spark.jvm.java import Java, launch_environment
 
 STORES = "spark.deltafold.stores"
-S3A = "s3a"
+S3A, S3_SCHEMES = "s3a", ("s3", "s3a", "s3n")
+UNSAFE_ON_S3 = {f"{each}LogStore" for each in ("S3SingleDriver", "HDFS", "Azure", "GCS", "Local")}
+"""Delta's own log stores that look first and write then."""
 S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
 ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
 # a store that does not answer is given up after 15 seconds instead of 150; one that is busy has retries of its own

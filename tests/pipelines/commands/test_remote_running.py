@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from assets import keys
+from incremental.lake.remote import objects
 from pipelines import catalogue
 from pipelines.commands import exit_codes
 from tests.assets.shown import built, outdated
@@ -60,3 +61,17 @@ def test_a_branch_is_beside_it(remote: Path, mount: str) -> None:
     (remote.with_name("dev") / "query.sql").write_text("SELECT count(*) AS n FROM sales")
     assert call("rebuild", "dev").exit_code == 0
     assert json.loads(call("show", "dev", "--json").stdout) == [{"n": 9}]
+
+
+@pytest.mark.parametrize("admits", [1, 2])
+def test_doctor_tries_the_store(remote: Path, mount: str, monkeypatch: pytest.MonkeyPatch, admits: int) -> None:
+    """Protects from a store that lets two writers win, whose scheme says nothing of it."""
+    if admits == 2:
+        monkeypatch.setattr(objects, "put_if_absent", lambda *_: True)
+    told = call("doctor", "shop")
+    [store] = [line for line in told.stdout.splitlines() if mount in line and "in a store" not in line]
+    if admits == 1:
+        assert told.exit_code == 0 and store.startswith("ok ") and "the second was refused" in store
+    else:
+        assert told.exit_code == exit_codes.UNEXPECTED and store.startswith("FAIL ")
+        assert "two processes could both commit the same version there" in store

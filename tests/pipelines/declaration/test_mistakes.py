@@ -205,6 +205,10 @@ BAD_TYPES = {
             ", line 7: spark.memory: `lots`…2g or 512m",
         ),
         (
+            MINIMAL + "spark: {master: localhost}\n",
+            ", line 7: spark.master: `localhost`…no master of Spark…spark://host:7077",
+        ),
+        (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",
             ", line 7: spark.settings.shuffle: …setting…`spark.`",
         ),
