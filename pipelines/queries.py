@@ -11,7 +11,9 @@ import ast
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING
 
 from incremental.algebra.errors import QueryError
@@ -83,7 +85,8 @@ def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
         return Mrql(query.text, part.args, None, part.paths, part.ends, str(query.path), query.path.parent)
     if not query.function:
         return query.text
-    spec = importlib.util.spec_from_file_location(f"query_of_{query.path.parent.name}", query.path)
+    name = f"query_of_{query.path.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, query.path, loader=UncompiledFile(name, str(query.path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
@@ -93,6 +96,14 @@ def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
             f"{query.path}: loading it fails: {type(error).__name__}: {error}. Correct it."
         ) from error
     return module.query
+
+
+class UncompiledFile(SourceFileLoader):
+    """Loads a file's text: Python takes what it compiled of a file before for one of the same size and time."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the file as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _check_program(path: Path, text: str) -> None:

@@ -59,7 +59,8 @@ OTHERS = [
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module of the user's own, whose functions are pickled by name."""
+    """A module of the user's own, whose functions are pickled by name; it is written again within a second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own.py").write_text(OWN)
     return tmp_path

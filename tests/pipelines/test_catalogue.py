@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,19 @@ def test_a_pipeline_is_a_folder_with_a_declaration_and_one_query(tmp_path: Path)
 def test_each_pipeline_has_its_own_folder_in_a_shared_warehouse(tmp_path: Path) -> None:
     write(tmp_path, "shop", MINIMAL + "warehouse: /srv/state/\n")
     assert catalogue.load("shop", tmp_path).warehouse == "/srv/state/shop"
+
+
+def test_a_function_is_that_of_the_file_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from what Python compiled of a file of the same size and time, as images with fixed times have it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    write(tmp_path, "shop", py="def query(sales):\n    return 1\n")
+    file = tmp_path / "shop" / "query.py"
+    for number in (1, 2):
+        file.write_text(f"def query(sales):\n    return {number}\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        function: Any = queries.runnable(catalogue.load("shop", tmp_path).query)
+        assert function(None) == number
+    assert sorted(each.name for each in file.parent.iterdir()) == ["pipeline.yaml", "query.py"]
 
 
 @pytest.mark.parametrize(
