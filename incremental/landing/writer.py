@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
@@ -18,10 +19,12 @@ from incremental.algebra.errors import SourceError
 from incremental.algebra.sqltext import literal, quoted
 from incremental.lake.protocol import Table
 from incremental.landing.closing.horizon import Horizon
+from incremental.landing.decompression import decompress
 from incremental.landing.folder import HIVE_NULL, Partition
 from incremental.landing.formats import marks_rows
-from incremental.landing.malformed.parse_errors import file_of, line_of, reason_of, shorten
+from incremental.landing.malformed.parse_errors import BARE_QUOTE, file_of, line_of, reason_of, shorten
 from incremental.landing.malformed.quarantine import Quarantine, rows_of
+from incremental.landing.preflight.text_survey import TextOptions, bare_quote_line, has_rows_of_lines
 from incremental.landing.reader import PLACE, FileReader
 from incremental.spark.catalyst import JavaError
 from incremental.spark.checkpoint import computed_once
@@ -183,7 +186,11 @@ class Replacement:
             logged = f"{what}: Spark could not read its files or write its table"
             return SourceError(f"{what}: {reason}{also}", f"{logged}{also}")
         row = self.records.first_malformed(path) if marks_rows(self.records.files.format) else None
-        line = "" if row is None else f", line {line_of(path, row)},"
+        if row is None:
+            number = self._bare_quote(path) if BARE_QUOTE in reason else None
+        else:
+            number = line_of(path, row)
+        line = "" if number is None else f", line {number},"
         shown = "" if row is None else f" in the row {shorten(row)}"
         misfit = "does not fit the declared schema"
         if self.records.files.format == "avro":  # its schema was compared with the declared one before
@@ -191,6 +198,14 @@ class Replacement:
         what = f"{what}: {self.records.with_original_paths(str(path))}{line} {misfit}"
         then = f"{also}. Correct the file, or the schema, and land again."
         return SourceError(f"{what}{shown}: {reason}{then}", f"{what}{then}")
+
+    def _bare_quote(self, path: Path) -> int | None:
+        """Return the line of the row with a quote that is not doubled, or is not closed; None if Python finds none."""
+        options = TextOptions.of("csv", self.records.options)
+        if not has_rows_of_lines(options):
+            return None
+        with path.open("rb") as file:
+            return bare_quote_line(decompress(file, path), options)
 
 
 def partition_condition(column: str, data_type: DataType, keys: Sequence[str]) -> str:

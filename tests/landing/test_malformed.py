@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from incremental.algebra.errors import SourceError
 from incremental.api import Files, Warehouse
+from incremental.landing.malformed.parse_errors import BARE_QUOTE
 
 SCHEMA = "id int, v double, d date, t timestamp, s string, b boolean, m decimal(5,2)"
 HEADER, GOOD = "id,v,d,t,s,b,m\n", "1,1.5,2013-01-01,2013-01-01 10:00:00,a,true,1.25\n"
@@ -32,8 +33,13 @@ BAD_CSV = {
     "too big a decimal": (HEADER + GOOD.replace("1.25", "12345.25"), 2, "cannot be represented as Decimal"),
     "a quote after a backslash": (
         HEADER + GOOD + GOOD.replace(",a,", ',"a\\"",') * 2,
-        None,
-        "is not doubled; if a backslash",
+        3,
+        f"{BARE_QUOTE}, or one is not closed; if a backslash",
+    ),
+    "a quote that is not closed": (
+        HEADER + GOOD * 2 + GOOD.replace(",a,", ',"a\n,') + GOOD.replace(",a,", ',"b",') + GOOD,
+        4,
+        f"{BARE_QUOTE}, or one is not closed; if a backslash",
     ),
     "after a line break in quotes": (HEADER + GOOD.replace(",a,", ',"a\nb",') + "2\n", 4, "another number of values"),
     "another header": (HEADER.replace("v", "w") + GOOD, None, "its header has w where the declared schema has v"),

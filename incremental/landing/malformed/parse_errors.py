@@ -16,14 +16,15 @@ from incremental.spark.java_errors import first_line
 NAMED_FILE = re.compile(r"(?:reading file|CSV file:|^|\s)(?: ?file:)/+(\S+)")
 OTHER_NUMBER = "it has another number of values than the declared schema has columns"
 NO_RECORD = "it is not a record"
+BARE_QUOTE = "a quote within quotes in it is not doubled"
 LONGEST_TEXT_SHOWN = 500  # characters of a row, or of Spark's message
 LONGEST_READ = 4000  # characters of a message, which may quote a value of any length, made to keep a search busy
 WRONG_TYPE = "a value in it is not of its column's type"
 LIMITS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"exceeds the maximum number of characters defined in your parser settings \((\d+)\)",
      lambda m: f"a value in it has more than {int(m[1]):,} characters, which Spark would hold as a whole"),
-    (r"Unescaped quote character", lambda _: "a quote within quotes in it is not doubled; if a backslash stands before "
-     "it, as Spark writes it, declare the option escape: \"\\\\\""),
+    (r"Unescaped quote character", lambda _: f"{BARE_QUOTE}, or one is not closed; if a backslash stands before it, as "
+     "Spark writes it, declare the option escape: \"\\\\\""),
     (r"\bArrayIndexOutOfBoundsException\b", lambda _: "a row in it has more values than `maxColumns` (20,480)"),
 )  # fmt: skip
 """Errors within the CSV reader, whose innermost message is not the useful one."""

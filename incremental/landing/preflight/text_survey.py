@@ -162,6 +162,25 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
     return f", line {begins}, begins a row with a quote that is never closed" if unclosed and options.is_plain else ""
 
 
+def bare_quote_line(text: BinaryIO, options: TextOptions) -> int | None:
+    """Return the line of the first CSV row with something between a closing quote and the next separator.
+
+    None if there is none before the first row that Python cannot read otherwise.
+    """
+    lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
+    begins, limit = 1, csv.field_size_limit(options.longest + SCAN_BYTES)
+    rows = csv.reader(lines, strict=True, **_dialect(options))
+    try:
+        for _ in rows:
+            begins = rows.line_num + 1
+    except csv.Error as error:
+        return begins if "expected after" in str(error) else None
+    finally:
+        csv.field_size_limit(limit)
+        lines.detach()  # else it would close the text
+    return None
+
+
 def has_rows_of_lines(options: TextOptions) -> bool:
     """Return whether `row_fault` can find the rows of a text."""
     return options.format == "csv" and options.multiline and options.end is None and len(options.quote) == 1
