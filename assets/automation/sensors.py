@@ -102,9 +102,9 @@ def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         # Queried first: work that ends between the two queries is then found at the next tick.
         waiting = following.under_way(pipeline, context.instance)
         events = following.last_events(pipeline, context.instance)
-        late = following.behind(events, following.consumed_versions(pipeline, context.instance))
         if not events:
             return dg.SkipReason(f"Nothing that {pipeline.name} reads has been landed, or seen by Dagster, yet.")
+        late = following.behind(events, following.consumed_versions(pipeline, context.instance))
         if not late:
             return dg.SkipReason(f"{pipeline.name} is up to date with its sources.")
         if waiting:

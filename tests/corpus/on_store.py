@@ -13,20 +13,15 @@ from typing import cast
 
 from incremental.lake.remote.remote_path import place_of
 from incremental.spark.session import start
+from tests.conftest import SMALL
 from tests.corpus.test_corpus import SAMPLE, check
 from tests.sandbox import DeltaSandbox
 
-FEW_ROWS = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
+PLAIN = SMALL | {"spark.sql.adaptive.enabled": "false"}
 
 
 def main(root: str) -> None:
-    spark = start("corpus", master="local[2]", memory="2g", settings=json.loads(os.environ["STORE"]) | FEW_ROWS)
+    spark = start("corpus", master="local[2]", memory="2g", settings=json.loads(os.environ["STORE"]) | PLAIN)
     for name, sample in SAMPLE.items():
         for number in sample:
             place = cast(Path, place_of(f"{root}/{name}{number}"))  # a sandbox uses of it what both have

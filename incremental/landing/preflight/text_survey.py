@@ -15,7 +15,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, assert_never
 
@@ -134,11 +135,9 @@ def survey_text(text: BinaryIO, options: TextOptions) -> Survey:
 
 def row_fault(text: BinaryIO, options: TextOptions) -> str:
     """Return the fault of the first CSV row that is too long with its quoted line breaks, or is never closed."""
-    lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
     used, begins, unclosed = 0, 1, False
-    limit = csv.field_size_limit(options.longest + SCAN_BYTES)
 
-    def count_lines() -> Iterator[str]:
+    def count_lines(lines: io.TextIOWrapper) -> Iterator[str]:
         nonlocal used, unclosed
         for line in lines:
             used += len(line)
@@ -148,17 +147,15 @@ def row_fault(text: BinaryIO, options: TextOptions) -> str:
         unclosed = used > 0  # a row that was complete would have been taken before more is asked for
 
     try:
-        rows = csv.reader(count_lines(), **_dialect(options))
-        for _ in rows:
-            if not unclosed:
-                used, begins = 0, rows.line_num + 1
+        with _open_rows(text, options) as lines:
+            rows = csv.reader(count_lines(lines), **_dialect(options))
+            for _ in rows:
+                if not unclosed:
+                    used, begins = 0, rows.line_num + 1
     except OverflowError:
         return options.length_fault(begins)
     except csv.Error:
         return ""  # Spark finds the fault itself
-    finally:
-        csv.field_size_limit(limit)
-        lines.detach()  # else it would close the text
     return f", line {begins}, begins a row with a quote that is never closed" if unclosed and options.is_plain else ""
 
 
@@ -167,18 +164,27 @@ def bare_quote_line(text: BinaryIO, options: TextOptions) -> int | None:
 
     None if there is none before the first row that Python cannot read otherwise.
     """
-    lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
-    begins, limit = 1, csv.field_size_limit(options.longest + SCAN_BYTES)
-    rows = csv.reader(lines, strict=True, **_dialect(options))
+    begins = 1
     try:
-        for _ in rows:
-            begins = rows.line_num + 1
+        with _open_rows(text, options) as lines:
+            rows = csv.reader(lines, strict=True, **_dialect(options))
+            for _ in rows:
+                begins = rows.line_num + 1
     except csv.Error as error:
         return begins if "expected after" in str(error) else None
+    return None
+
+
+@contextmanager
+def _open_rows(text: BinaryIO, options: TextOptions) -> Generator[io.TextIOWrapper]:
+    """Yield the lines of a text for Python's reader, whose values may be as long as a row; the text stays open."""
+    lines = io.TextIOWrapper(text, encoding=options.encoding or "utf-8", errors="replace", newline="")
+    limit = csv.field_size_limit(options.longest + SCAN_BYTES)
+    try:
+        yield lines
     finally:
         csv.field_size_limit(limit)
         lines.detach()  # else it would close the text
-    return None
 
 
 def has_rows_of_lines(options: TextOptions) -> bool:

@@ -18,6 +18,7 @@ from typing import Protocol
 import pytest
 
 from incremental.lake.remote.lease import LEASE_VARIABLE
+from tests.corpus.test_corpus import SAMPLE
 from tests.lake.remote import s3_server
 from tests.lake.remote.hdfs_server import HdfsServer
 from tests.lake.remote.hurdle import Hurdle
@@ -254,3 +255,13 @@ def test_a_busy_store_and_lost_replies(s3: S3Server) -> None:
     assert sum("epoch" in line for line in lines) == 8, lines
     look(s3)
     assert behind.hurdle.refused > 5 and behind.hurdle.lost > 5
+
+
+@night
+def test_a_sample_of_the_corpus(server: Server) -> None:
+    """Protects from an answer that depends on where the tables are."""
+    command = [sys.executable, "-m", "tests.corpus.on_store", f"{server.root}/corpus"]
+    variables = os.environ | {"STORE": json.dumps(server.settings)}
+    done = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert done.stdout.count("checked") == sum(map(len, SAMPLE.values()))
