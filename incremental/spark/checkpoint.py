@@ -24,6 +24,7 @@ from incremental.spark.local_rows import with_local_rows
 
 MEASURES = "measures"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+ONE_PARTITION = "spark.sql.maxSinglePartitionBytes"  # Spark shuffles what it takes for more, though one task has it
 
 
 @contextmanager
@@ -233,7 +234,11 @@ def in_one_task(rows: DataFrame, few: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def plan_at_once(frame: DataFrame) -> DataFrame:
-    """Turn adaptive execution off for a frame of few rows, or of few aggregates: it runs each exchange as a job."""
+    """Plan a frame of few rows, or of few aggregates, without the exchanges and jobs that larger ones are worth.
+
+    Adaptive execution, which runs each exchange as a job, is off, and what one partition holds stays in it.
+    """
     spark = catalyst.isolate_session(frame.sparkSession)
     spark.conf.set(ADAPTIVE, "false")
+    spark.conf.set(ONE_PARTITION, str(2**62))  # Spark's estimate of a join is the product of its sides
     return catalyst.frame(spark, catalyst.analysed_plan(frame))

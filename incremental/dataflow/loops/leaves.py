@@ -18,13 +18,14 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from incremental.algebra.loops import LoopState
-from incremental.algebra.plan import Given, Plan, SourceRead, StateRead
+from incremental.algebra.plan import Given, Join, Plan, SourceRead, StateRead
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.traversal import walk
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.lowering import Lowering, Relation
+from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints
 
 
@@ -119,6 +120,15 @@ class StepLeaves:
         names = zip(self.candidates.identity, leaf.columns, strict=True)
         return self.sides.lowering.leaf(rows, list(names), WEIGHT in rows.columns)
 
+    def hashed_if_small(self, change: Relation) -> Relation:
+        """Return a change that the only task of a small step joins by hash, where Spark would broadcast it by a job."""
+        joins = any(isinstance(node, Join) and node.keys for node in walk(self.sides.loop.step))
+        if not joins or self.size > self.sides.tuning.local_bytes or not self.sides.is_small():
+            return change
+        spark, logical = self.sides.lowering.spark, self.sides.lowering.catalyst.plans.logical
+        hint = logical.HintInfo(catalyst.some(spark, catalyst.module(logical, "SHUFFLE_HASH")))
+        return Relation(logical.ResolvedHint(logical.Repartition(1, False, change.plan), hint), change.weighted)
+
 
 @dataclass(frozen=True)
 class SideChange(StepLeaves):
@@ -147,7 +157,7 @@ class SideChange(StepLeaves):
         found = self.sides.rules.change(self.sides.plan(require_given(leaf)))
         if found is None:
             return self.sides.lowering.empty(leaf.columns)
-        return self.sides.under_leaf(require_given(leaf), found)
+        return self.hashed_if_small(self.sides.under_leaf(require_given(leaf), found))
 
 
 @dataclass(frozen=True)
@@ -171,7 +181,7 @@ class FrontierChange(StepLeaves):
 
     def change(self, leaf: Leaf) -> Relation:
         """Return the frontier."""
-        return self.relation(leaf, self.frontier)
+        return self.hashed_if_small(self.relation(leaf, self.frontier))
 
 
 def require_given(leaf: Leaf) -> Given:
