@@ -23,7 +23,15 @@ from incremental.lake.log.comparison import differing_files
 from incremental.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log
 from incremental.lake.log.direct_commit import ALL, write_directly
 from incremental.lake.log.direct_merge import merge_directly
-from incremental.lake.log.file_lists import files_of, known_files, partition_columns, row_count, rows_of_files
+from incremental.lake.log.file_lists import (
+    files_of,
+    has_vectors,
+    known_files,
+    partition_columns,
+    row_count,
+    rows_of_files,
+    without_vectors,
+)
 from incremental.lake.log.presence import files_exist, version_exists
 from incremental.lake.log.vector_changes import VectorChanges
 from incremental.lake.protocol import Clause, VersionedTable, unreadable_version
@@ -150,7 +158,11 @@ class DeltaTable:
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""
-        return self._frame(self._snapshot_at(version), to_java(self.spark, [file.action for file in files]))
+        actions, vectors = (
+            [file.action for file in files],
+            any(vector for file in files for _, vector in [file.identity]),
+        )
+        return self._frame(self._snapshot_at(version), to_java(self.spark, actions), vectors)
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which deletion vectors of the same files differ; `_change_type` is delete or insert."""
@@ -161,7 +173,7 @@ class DeltaTable:
         snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
-            return self._frame(snapshot, files)
+            return self._frame(snapshot, files, has_vectors(snapshot, files))
         return self._load(version)
 
     def scan(self, version: int) -> DataFrame:
@@ -214,7 +226,7 @@ class DeltaTable:
         """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
         snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
-        rows = self._load(version) if files is None else self._frame(snapshot, files)
+        rows = self._load(version) if files is None else self._frame(snapshot, files, has_vectors(snapshot, files))
         return rows.where(condition)
 
     def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
@@ -264,8 +276,10 @@ class DeltaTable:
         writer.save(self.path)
         return False
 
-    def _frame(self, snapshot: J, files: J) -> DataFrame:
-        return rows_of_files(self.spark, self.log, snapshot, files)
+    def _frame(self, snapshot: J, files: J, vectors: bool) -> DataFrame:
+        log = self.log
+        described = snapshot if vectors else without_vectors(self.spark, log, snapshot)
+        return rows_of_files(self.spark, log, described, files)
 
     def _latest(self) -> J:
         return latest_snapshot(self.spark, self.path, self.log)

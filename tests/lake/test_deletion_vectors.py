@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from incremental.lake.version_diff import file_difference
+from incremental.spark import catalyst
 from incremental.spark.job_stats import Measure
 from tests.night import night
 from tests.sandbox import DeltaSandbox, checked
@@ -35,6 +38,26 @@ def test_update_is_a_deletion_and_an_insertion(delta: DeltaSandbox) -> None:
     delta.sql("delete from {t} where k = 3")
     delta.sql("update {t} set kind = 'c' where k = 5")
     assert change(delta, 1) == [(5, "a", -1), (5, "c", 1)]
+
+
+def test_files_without_vectors_are_not_searched_for_them(delta: DeltaSandbox) -> None:
+    """Protects from scans whose files Delta lists twice, and from deleted rows in those that have vectors."""
+    delta.source("t", SCHEMA, ROWS)
+    delta.sql("delete from {t} where k = 3")
+    table = delta.warehouse.tables()["t"]
+    changed = file_difference(table, 0, 1)
+    assert not may_have_vectors(table.at(0))
+    assert may_have_vectors(table.at(1)) and table.at(1).count() == len(ROWS) - 1
+    assert not may_have_vectors(table.rows_of(0, changed.removed))
+    rest = table.rows_of(1, changed.added)
+    assert may_have_vectors(rest) and rest.count() == len(ROWS) - 1
+
+
+def may_have_vectors(frame: DataFrame) -> bool:
+    """Whether Delta's planner takes the table that a scan reads for one that can have deletion vectors."""
+    index, delta = catalyst.analysed_plan(frame).relation().location(), catalyst.sql(frame.sparkSession).delta
+    vectors = catalyst.module(delta.commands, "DeletionVectorUtils")
+    return bool(vectors.deletionVectorsReadable(index.protocol(), index.metadata()))
 
 
 @night

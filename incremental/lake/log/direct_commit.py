@@ -16,6 +16,7 @@ from incremental.lake.commit_tag import Mark
 from incremental.lake.log.delta_log import class_named, open_log
 from incremental.lake.log.file_lists import (
     MOST_FILES,
+    SINGLE_CALLS,
     as_add_files,
     known_files,
     local_rows,
@@ -28,7 +29,6 @@ from incremental.spark.catalyst import J
 
 WRITE_SETTINGS = 4  # the settings of a write that `_description` fills: mode, partitions, predicate, metadata
 ALL = "true"  # the condition of all rows
-SINGLE_CALLS = 16  # the sizes of more are looked up in one call, which takes as long
 
 
 def write_directly(

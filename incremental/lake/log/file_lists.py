@@ -7,12 +7,14 @@ was asked for is collected, so that the driver's memory does not grow with the t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.lake.files import Action, File, data_file, physical_rows
 from incremental.lake.log.actions import from_java, java_list
+from incremental.lake.log.delta_log import class_named
 from incremental.lake.protocol import PartitionFiles
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
@@ -20,6 +22,9 @@ from incremental.spark.catalyst import J
 ROWS_OF_FILE = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
 DELETED = "coalesce(deletionVector.cardinality, 0)"
 MOST_FILES = 1000  # that the driver holds for one scan or one commit
+SINGLE_CALLS = 16  # the files of more are looked at in one call, which takes as long
+
+SETTINGS_OF_METADATA = 6  # the place of the settings of a table in Delta's Metadata
 
 
 def known_files(snapshot: J) -> J | None:
@@ -71,6 +76,48 @@ def rows_of_files(spark: SparkSession, log: J, snapshot: J, files: J) -> DataFra
     """Return the rows of some AddFiles of a version, deletion vectors applied."""
     defaults = [getattr(log, f"createDataFrame$default${i}")() for i in (3, 4)]
     return DataFrame(log.createDataFrame(snapshot, files, *defaults), spark)
+
+
+def without_vectors(spark: SparkSession, log: J, snapshot: J) -> J:
+    """Return a version as one of a table that cannot have deletion vectors, to read files of it that have none.
+
+    Delta's planner then does not list the files of a scan once more to find that out, which takes some 20 ms, and 50 in
+    a new process. Returned is the version itself if this release of Delta describes versions otherwise.
+    """
+    delta = catalyst.sql(spark).delta
+    vectors = catalyst.module(delta.commands, "DeletionVectorUtils")
+    readable = vectors.deletionVectorsReadable(snapshot.protocol(), snapshot.metadata())
+    if not readable or not _describes_protocol(catalyst.jvm(spark)):
+        return snapshot
+    without = snapshot.protocol().removeFeature(catalyst.module(delta, "DeletionVectorsTableFeature"))
+    none, metadata = catalyst.none(spark), _without_setting(snapshot.metadata())
+    return delta.DummySnapshot(snapshot.logPath(), log, metadata, none, catalyst.some(spark, without))
+
+
+def _without_setting(metadata: J) -> J:
+    """Return a Metadata action without the setting that makes deletion vectors, which needs their feature."""
+    kept = metadata.configuration().removed("delta.enableDeletionVectors")
+    if kept.size() == metadata.configuration().size():
+        return metadata
+    fields = [getattr(metadata, f"copy$default${i}")() for i in range(1, metadata.productArity() + 1)]
+    fields[SETTINGS_OF_METADATA] = kept
+    return metadata.copy(*fields)
+
+
+def has_vectors(snapshot: J, files: J) -> bool:
+    """Return whether any of all files of a version may have a deletion vector; files: as its checksum lists them."""
+    if files.size() <= SINGLE_CALLS:
+        return any(file.deletionVector() is not None for file in catalyst.sequence(files))
+    counted = catalyst.option(snapshot.checksumOpt().get().numDeletionVectorsOpt())
+    return counted is None or int(counted) > 0
+
+
+@lru_cache(maxsize=2)
+def _describes_protocol(java: catalyst.Package) -> bool:
+    """Return whether this release describes a version by place, log, metadata, domains and protocol."""
+    made = class_named(java, "org.apache.spark.sql.delta.DummySnapshot").getConstructors()
+    types = [[str(each.getName()).rsplit(".", 1)[-1] for each in one.getParameterTypes()] for one in made]
+    return ["Path", "DeltaLog", "Metadata", "Option", "Option"] in types
 
 
 def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
