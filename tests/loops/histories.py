@@ -12,7 +12,7 @@ from typing import Any
 
 from incremental.api import Report, View
 from tests.loops.cases import Case, SourceRows, rows
-from tests.loops.references.graphs import Graph
+from tests.loops.references.graphs import Graph, Graphs
 from tests.sandbox import Sandbox, as_if_large, confirm
 
 WAYS: list[dict[str, Any]] = [
@@ -32,16 +32,18 @@ def refresh_once(sandbox: Sandbox, view: View) -> tuple[View, Report]:
     return view, view.refresh()
 
 
-def history(sandbox: Sandbox, case: Case, seed: int, refreshes: int, refresh: Refresh = refresh_once) -> None:
-    """One view over one random history."""
+def history(
+    sandbox: Sandbox, case: Case, seed: int, refreshes: int, refresh: Refresh = refresh_once, graphs: int = 1
+) -> None:
+    """One view over one random history; graphs: of as many that have nothing in common, which all change at once."""
     chance = random.Random(seed)
-    graph = Graph(chance, chance.randint(3, 7), case.lengths, case.acyclic, nulls=bool(seed % 2))
+    members = [Graph(chance, chance.randint(3, 7), case.lengths, case.acyclic, bool(seed % 2)) for _ in range(graphs)]
     sandbox.tune(**WAYS[seed % len(WAYS)])
     schema = "a int, b int, w int" if case.lengths else "a int, b int"
     sandbox.source("edges", schema, [])
     sandbox.source("starts", "x int", [])
     view = sandbox.view(case.query)
-    for number, (edges, starts) in enumerate(graph.histories(refreshes)):
+    for number, (edges, starts) in enumerate(Graphs(members).histories(refreshes)):
         sandbox.insert("edges", schema, rows(edges, 2), "overwrite")
         sandbox.insert("starts", "x int", rows(starts, 1), "overwrite")
         with as_if_large(view):
@@ -49,7 +51,7 @@ def history(sandbox: Sandbox, case: Case, seed: int, refreshes: int, refresh: Re
         try:
             check(view, case, SourceRows(edges, starts), number == refreshes - 1)
         except AssertionError as error:
-            error.add_note(f"seed {seed}, refresh {number}, {report.paths}, {report.rounds}, {edges}, {starts}")
+            error.add_note(f"seed {seed}, refresh {number}, {report.paths}, {report.rounds}, {edges}, {starts}"[:4000])
             raise
 
 

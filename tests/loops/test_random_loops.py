@@ -43,3 +43,12 @@ def test_many_histories_on_delta(spark: SparkSession, name: str) -> None:
     for seed in range(6):
         with tempfile.TemporaryDirectory() as folder:
             history(DeltaSandbox(spark, Path(folder)), CASES[name], seed, 10)
+
+
+@night
+@pytest.mark.parametrize("name", CASES)
+def test_many_graphs_at_once(spark: SparkSession, name: str) -> None:
+    """In all 110,000 changes of graphs, two hundred of which a refresh follows at once."""
+    for seed in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            history(MemorySandbox(spark, Path(folder)), CASES[name], seed, 10, graphs=200)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.loops.references.model import ZSet, add
+
+APART = 1000  # between the nodes of one graph and those of the next
 
 
 @dataclass
@@ -49,3 +51,22 @@ class Graph:
             add(zset, new, 1)
         else:
             add(zset, self.random.choice(sorted(zset, key=repr)), -1)
+
+
+@dataclass
+class Graphs:
+    """Several graphs as one, each with a history of its own."""
+
+    members: Sequence[Graph]
+
+    def histories(self, refreshes: int) -> Iterator[tuple[ZSet, ZSet]]:
+        """The edges and the starts of all, after each of several changes."""
+        for states in zip(*(graph.histories(refreshes) for graph in self.members), strict=True):
+            edges, starts = dict[Any, int](), dict[Any, int]()
+            for number, (some, begun) in enumerate(states):
+                for (a, b, *length), copies in some.items():
+                    ends = (None if end is None else end + APART * number for end in (a, b))
+                    add(edges, (*ends, *length), copies)
+                for start, copies in begun.items():
+                    add(starts, start + APART * number, copies)
+            yield edges, starts
