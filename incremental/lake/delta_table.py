@@ -158,11 +158,8 @@ class DeltaTable:
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""
-        actions, vectors = (
-            [file.action for file in files],
-            any(vector for file in files for _, vector in [file.identity]),
-        )
-        return self._frame(self._snapshot_at(version), to_java(self.spark, actions), vectors)
+        actions = to_java(self.spark, [file.action for file in files])
+        return self._frame(self._snapshot_at(version), actions, any(file.identity[1] for file in files))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which deletion vectors of the same files differ; `_change_type` is delete or insert."""

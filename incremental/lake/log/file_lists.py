@@ -23,7 +23,6 @@ ROWS_OF_FILE = "CAST(get_json_object(stats, '$.numRecords') AS BIGINT)"
 DELETED = "coalesce(deletionVector.cardinality, 0)"
 MOST_FILES = 1000  # that the driver holds for one scan or one commit
 SINGLE_CALLS = 16  # the files of more are looked at in one call, which takes as long
-
 SETTINGS_OF_METADATA = 6  # the place of the settings of a table in Delta's Metadata
 
 
