@@ -113,7 +113,7 @@ def _loop_text(loop: Loop) -> str:
     keys, tolerance = ", ".join(column.name for column in loop.keys), loop.tolerance
     match loop.kind:
         case "levels":
-            return f"sum of its levels{', each row once in each' if loop.distinct else ''}"
+            return f"sum of its levels{', each row once in each but the first' if loop.distinct else ''}"
         case "set":
             return "least set"
         case "best":

@@ -119,8 +119,9 @@ def paths_by_length(given: SourceRows) -> Answer:
 
 
 def lengths_of_paths(given: SourceRows) -> Answer:
-    """Each node once for each length of a path."""
-    return Counter((node,) for node, _ in levels(given.starts, given.edges))
+    """Each start as often as it is there, and each node once for each length of a path from one."""
+    longer = Counter((node,) for node, length in levels(given.starts, given.edges) if length)
+    return Counter({(node,): copies for node, copies in given.starts.items()}) + longer
 
 
 CASES = {

@@ -68,12 +68,12 @@ def bag_of_levels(graph: Graph, refreshes: int) -> int:
 
 
 def distinct_levels(graph: Graph, refreshes: int) -> int:
-    """Each node once a level: that there is a path of this length."""
+    """Each node once a level, that there is a path of this length; but each start as often as it is there."""
     graph.acyclic = True
     loop, old, was = ByLevel(REACH, once), dict[Any, int](), dict[Any, int]()
     for edges, starts in graph.histories(refreshes):
         loop.refresh(minus(starts, was), old, edges)
-        assert loop.accepted == dict.fromkeys(levels(starts, edges), 1)
+        assert loop.accepted == {each: 1 if each[1] else n for each, n in levels(starts, edges).items()}
         old, was = edges, starts
     return refreshes
 

@@ -3,7 +3,7 @@
 | kind | accepted is |
 | --- | --- |
 | set | of each row one candidate; it stays while it has derivations, else that of the least level with derivations |
-| levels, times | every candidate with derivations, as often as it is derived (distinct: once) |
+| levels, times | every candidate with derivations, as often as it is derived (distinct: once, but those of init) |
 | best | of a key and level the best value, where no lower level has one as good |
 
 A *move* is the change of how often a candidate is accepted. Sets are maintained by *retraction*, then *insertion*:
@@ -103,7 +103,7 @@ class ByLevel:
 
     def _targets(self, touched: DataFrame) -> DataFrame:
         if self.candidates.is_levelled_bag:
-            target = ROWS if self.candidates.counts_rows else f"if({ROWS} > 0, 1L, 0L)"
+            target = f"if({ROWS} > 0, {self.candidates.copies_sql(ROWS)}, 0L)"
             return touched.select("*", F.expr(target).alias(TARGET))
         key = ", ".join(map(quoted, self.candidates.key))
         value, (least, below) = self.candidates.value_sql(), self.candidates.best_of
@@ -163,5 +163,5 @@ def beyond_limit(candidates: Candidates) -> NotConvergedError:
         )
     return NotConvergedError(
         f"recursion {loop.name}: it still changes after {loop.limit} rounds. Let the step derive only rows from a "
-        "finite set, or give fixpoint a higher limit."
+        "finite set, or give fixpoint a higher limit (in SQL: MAX RECURSION LEVEL)."
     )

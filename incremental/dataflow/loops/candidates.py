@@ -65,10 +65,11 @@ class Candidates:
         """Whether a candidate is accepted whatever other levels have."""
         return self.loop.traits.by_one_level or self.loop.traits.fixed_steps
 
-    @property
-    def counts_rows(self) -> bool:
-        """Whether a row is in the answer as often as it is derived."""
-        return self.is_levelled_bag and not self.loop.distinct
+    def copies_sql(self, rows: str) -> str:
+        """Return SQL of how often an accepted candidate is there, by its derivations; DISTINCT leaves init as it is."""
+        if not self.is_levelled_bag:
+            return "1L"
+        return f"if({LEVEL} = 0, {rows}, 1L)" if self.loop.distinct else rows
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,16 +109,16 @@ class Candidates:
 
     def accepted_rows_sql(self, rows: str, accepted: str) -> str:
         """Return SQL of the copies of a candidate that the step reads, by its derivations and its acceptance."""
-        return f"if({accepted} > 0, {rows if self.counts_rows else '1L'}, 0L)"
+        return f"if({accepted} > 0, {self.copies_sql(rows)}, 0L)"
 
     def answer_rows_sql(self, rows: str, accepted: str) -> str:
         """Return SQL of the copies of a candidate in the answer."""
-        return f"if({accepted} = {ANSWER}, {rows if self.counts_rows else '1L'}, 0L)"
+        return f"if({accepted} = {ANSWER}, {self.copies_sql(rows)}, 0L)"
 
     def repeat_rows(self, candidates: DataFrame, times: str) -> DataFrame:
         """Return the identity of candidates, each as many times as an SQL expression gives."""
         names = [F.col(quoted(name)) for name in self.identity]
-        if not self.counts_rows:
+        if not self.is_levelled_bag:
             return candidates.where(f"{times} > 0").select(*names)
         copies = F.expr(f"explode(array_repeat(true, CAST({times} AS INT)))").alias("__copy")
         return candidates.select(*names, copies).drop("__copy")

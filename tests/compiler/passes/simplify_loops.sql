@@ -13,7 +13,7 @@ with recursive r(c) as (select carrier from airlines union all select distinct f
 --             source flights (carrier AS carrier_4, origin)
 -- after:
 --   project carrier AS c_2
---     loop_1 (sum of its levels, each row once in each)
+--     loop_1 (sum of its levels, each row once in each but the first)
 --       source airlines (carrier AS carrier_2)
 --       project origin
 --         project origin

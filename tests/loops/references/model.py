@@ -143,8 +143,9 @@ def every(candidates: ZSet, level: int) -> ZSet:
 
 
 def once(candidates: ZSet, level: int) -> ZSet:
-    """Levels with DISTINCT at the top of the step."""
-    return dict.fromkeys(every(candidates, level), 1)
+    """Levels with DISTINCT at the top of the step, which leaves init, at level 0, as it is."""
+    here = every(candidates, level)
+    return dict.fromkeys(here, 1) if level else here
 
 
 def best(candidates: ZSet, level: int) -> ZSet:
