@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.errors import DeltafoldError, NotConvergedError, StateError
 from incremental.api import Report, View, fixpoint
-from tests.loops.cases import PATHS, UNION, reach
+from tests.loops.cases import DISTINCT_PATHS, PATHS, UNION, reach
 from tests.loops.queries import parity
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, checked, confirm, rows
@@ -82,6 +82,29 @@ def test_a_round_is_one_job(sandbox: MemorySandbox) -> None:
     assert (few, many) == (1, 4)
     assert reports[1].jobs - reports[0].jobs <= many - few
     confirm(view)
+
+
+def test_distinct_of_the_step_leaves_the_start_as_it_is(sandbox: MemorySandbox) -> None:
+    """DISTINCT in the term of UNION ALL removes no copies of the anchor's rows."""
+    declare_graph(sandbox, [(1, 2), (1, 2), (2, 3)], (1, 1, 2))
+    view = sandbox.view(DISTINCT_PATHS)
+    checked(view)
+    assert rows(view) == [(1,), (1,), (2,), (2,), (3,), (3,)]
+    sandbox.sql("insert into {starts} values (1), (2)")
+    checked(view)
+    assert rows(view) == [(1,), (1,), (1,), (2,), (2,), (2,), (3,), (3,)]
+    sandbox.sql("delete from {starts} where x = 1")
+    checked(view)
+    assert rows(view) == [(2,), (2,), (3,)]
+
+
+def test_many_levels_from_nothing(sandbox: MemorySandbox) -> None:
+    """Candidates that the driver does not hold are put together after some levels: the last one is still read."""
+    declare_graph(sandbox, [(n, n + 1) for n in range(12)], (0,))
+    sandbox.tune(local_bytes=0, local_rows=0)
+    view = sandbox.view(reach)
+    checked(view)
+    assert len(rows(view)) == 13
 
 
 def test_negation_and_aggregates_around_a_loop(sandbox: MemorySandbox) -> None:

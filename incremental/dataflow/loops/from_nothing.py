@@ -41,9 +41,8 @@ class Pile:
         return reduce(DataFrame.unionByName, [part for part, _ in self.parts])
 
     def add(self, part: DataFrame, block: ExitStack) -> None:
-        """Add computed candidates; block: frees them."""
-        self.parts.append((part, block))
-        if len(self.parts) > MOST_PARTS:
+        """Add computed candidates; block: frees them, which the next level is derived from first."""
+        if len(self.parts) >= MOST_PARTS:
             together, own = self.frame, ExitStack()
             together = together.coalesce(
                 1 if self.small else max(1, together.sparkSession.sparkContext.defaultParallelism)
@@ -52,6 +51,7 @@ class Pile:
             kept, _ = Checkpoints(own, self.most).measure(together, counted, self.small)
             self.free()
             self.parts = [(kept, own)]
+        self.parts.append((part, block))
 
     def free(self) -> None:
         """Free the computed rows."""
@@ -123,7 +123,7 @@ class FromNothing:
     def _derive(self, level: DataFrame, number: int, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
         """Return the candidates derived from the accepted rows of a level; fixed: from an empty loop, too."""
         block, candidates = ExitStack(), self._candidates
-        times = f"{ACCEPTED} * {ROWS if candidates.counts_rows else 1}"
+        times = f"{ACCEPTED} * {candidates.copies_sql(ROWS)}"
         frontier = level.where(f"{ACCEPTED} > 0").withColumn(WEIGHT, F.expr(f"CAST({times} AS BIGINT)"))
         frontier = frontier.select(*map(quoted, candidates.identity), WEIGHT)
 
