@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,15 @@ ROUNDING = 1.01  # how much less than its declared contraction a step may shrink
 def show_residuals(residuals: Sequence[float]) -> str:
     """Return the last residuals of a loop as text."""
     return ", ".join(f"{each:.3g}" for each in residuals[-CITED_RESIDUALS:])
+
+
+def advise(residuals: Sequence[float]) -> str:
+    """Return what to do about a loop whose residuals did not come down to its tolerance."""
+    if not math.isfinite(residuals[-1]):
+        return "A step computes numbers that are not finite: correct it, or leave out the rows that they come from."
+    if residuals[-1] > residuals[0]:
+        return "They grow: let the step shrink differences."
+    return "Raise the limit or the tolerance."
 
 
 def contracts(residuals: Sequence[float], declared: float | None) -> bool:

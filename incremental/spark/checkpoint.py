@@ -44,12 +44,23 @@ def computed_once(frame: DataFrame, now: bool = False) -> Generator[DataFrame]:
 def store_rows(frame: DataFrame, now: bool = False) -> DataFrame:
     """Return the frame's rows, which are computed now or at their first use, and stored."""
     if not has_checkpoint_folder(frame.sparkSession):
-        return frame.localCheckpoint(eager=now)
-    kept = frame.checkpoint(eager=now)
+        return without_constraints(frame.localCheckpoint(eager=now))
+    kept = without_constraints(frame.checkpoint(eager=now))
     if not now:  # Spark writes them after their first use, and would compute them again for it
         levels = catalyst.jvm(frame.sparkSession).org.apache.spark.storage.StorageLevel
         catalyst.analysed_plan(kept).rdd().persist(levels.MEMORY_AND_DISK())
     return kept
+
+
+def without_constraints(kept: DataFrame) -> DataFrame:
+    """Return the rows of a checkpoint without what Spark knows of all of them, such as that a column is not NULL.
+
+    Spark may know it of attributes that the rows do not have, and fails where they are united with others.
+    """
+    spark, rows = kept.sparkSession, catalyst.analysed_plan(kept)
+    fields = [getattr(rows, f"copy$default${i}")() for i in range(1, rows.productArity() + 1)]
+    statistics, none = catalyst.some(spark, rows.stats()), catalyst.none(spark)
+    return catalyst.frame(spark, rows.copy(*fields, catalyst.session(spark), statistics, none))
 
 
 def has_checkpoint_folder(spark: SparkSession) -> bool:

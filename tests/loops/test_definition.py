@@ -51,6 +51,19 @@ def by_attribute(edges: DataFrame) -> DataFrame:
     return found.join(edges, (found["dst"] == edges["src"]) & (found["src"] == edges["dst"])).select(edges["src"])
 
 
+def test_a_start_and_a_step_over_rows_without_null(edges: DataFrame) -> None:
+    """Spark may know something of a checkpoint's rows by attributes that they do not have, and fails by it later."""
+
+    def longer(known: DataFrame) -> DataFrame:
+        joined = known.alias("k").join(edges.alias("e"), F.col("k.dst") == F.col("e.src"))
+        return joined.select("k.src", "e.dst", F.col("k.hops") + 1)
+
+    found = fixpoint(
+        edges.where("src is not null").select("src", "dst", F.lit(1).alias("hops")), longer, ["src", "dst"]
+    )
+    assert {row[:2] for row in pairs(found)} == {p for p in oracles.closure(EDGES) if p[0] is not None}
+
+
 def test_columns_named_as_attributes(edges: DataFrame) -> None:
     """Rows of a loop are a relation of their own, although its start selects from a frame that the step joins."""
     closed = oracles.closure(EDGES)

@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.algebra.loops import contracts, show_residuals
+from incremental.algebra.loops import advise, contracts, show_residuals
 from incremental.algebra.plan import Norm
 from incremental.algebra.sqltext import quoted
 from incremental.language.determinism.tie_breaking import break_ties
 from incremental.language.loops.options import LoopOptions, StepFunction
+from incremental.spark.checkpoint import without_constraints
 
 BEST, KNOWN_ROW = "__best", "__known"
 
@@ -121,7 +122,7 @@ def converge(start: DataFrame, step: StepFunction, options: LoopOptions) -> Data
         point = moved
     raise NotConvergedError(
         f"iterate did not converge in {options.limit} steps: one more step still changes the answer by "
-        f"{show_residuals(residuals)}. Raise its limit or its tolerance."
+        f"{show_residuals(residuals)}. {advise(residuals)}"
     )
 
 
@@ -202,4 +203,4 @@ def compute_once(frame: DataFrame) -> DataFrame:
     by `rows["a"] == edges["b"]` would name one attribute twice.
     """
     own = frame.toDF(*frame.columns)
-    return break_ties(own.sparkSession, own).localCheckpoint(eager=False)
+    return without_constraints(break_ties(own.sparkSession, own).localCheckpoint(eager=False))
