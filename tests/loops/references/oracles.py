@@ -73,7 +73,7 @@ def distances(starts: Mapping[Any, int], edges: Iterable[Edge]) -> dict[Any, int
 
 
 def components(edges: Iterable[Edge]) -> dict[Any, Any]:
-    """Union-find: the least node of the component of each node that has an edge."""
+    """Union-find: the least node of the component of each node that has an edge; one without a name is by itself."""
     parent = dict[Any, Any]()
 
     def root(node: Any) -> Any:
@@ -83,7 +83,8 @@ def components(edges: Iterable[Edge]) -> dict[Any, Any]:
 
     for edge in edges:
         one, other = root(edge[0]), root(edge[1])
-        parent[max(one, other)] = min(one, other)
+        if None not in edge[:2]:
+            parent[max(one, other)] = min(one, other)
     return {node: root(node) for node in parent}
 
 
