@@ -116,7 +116,7 @@ def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
             text(loop), "its step does not read the rows that it is given", f"write it as a UNION, or {RECOMPUTE}"
         )
     because = (
-        f"rows that it lets pass are removed again when {name} finds more, so no least answer exists"
+        f"what it gives may be taken back when {name} finds more, so no least answer exists"
         if not loop.traits.by_one_level
         else f"only joins, filters and projections of the rows of {name} are maintained by level"
     )

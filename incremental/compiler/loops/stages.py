@@ -81,7 +81,7 @@ def refuse_uncompared(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refus
                 "cast it to DOUBLE, take it over unchanged, or use times",
             )  # fmt: skip
     if not warm_columns(loop, carried):
-        yield Refusal(text(loop), "its step computes no column of type double", "use fixpoint or times")
+        yield Refusal(text(loop), "its step changes no column of type double", "use fixpoint or times")
 
 
 def _origin(name: str, plan: Plan, loop: str) -> tuple[Given, int] | None:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.algebra.loops import LoopState, contracts, show_residuals
+from incremental.algebra.loops import LoopState, advise, contracts, show_residuals
 from incremental.algebra.plan import Column, Given, Plan, Tolerance
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.lowering import Lowering, Relation
@@ -111,7 +111,7 @@ class Iteration:
         raise NotConvergedError(
             f"{self.loop.name} did not converge in {self.loop.limit} steps: the last ones changed the answer by "
             f"{show_residuals(residuals)} ({self._tolerance.norm} norm), and "
-            f"{self._tolerance.allowed:g} is allowed. Raise the limit or the tolerance."
+            f"{self._tolerance.allowed:g} is allowed. {advise(residuals)}"
         )
 
     @property

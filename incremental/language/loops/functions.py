@@ -102,6 +102,11 @@ def iterate(
     Raises QueryError, and NotConvergedError beyond the limit.
     """
     chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
+    if chosen == ["error"] and contraction is None:
+        raise QueryError(
+            "iterate: the distance from the fixpoint is known only by how much a step shrinks differences. Pass "
+            "contraction=c, the part that is left of a difference, with error=ε, or pass residual=ε."
+        )
     if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
         raise QueryError(
             f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
@@ -188,7 +193,7 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
         if (types := [field.dataType.simpleString() for field in found.schema]) != wanted:
             raise QueryError(
                 f"{options.function}: the step returned columns of the types {', '.join(types)}, and the start has "
-                f"{', '.join(wanted)}. Cast them."
+                f"{', '.join(wanted)}. {'Cast them' if len(types) == len(wanted) else 'Return as many columns'}."
             )
         return found
 
