@@ -5,6 +5,7 @@ Whatever maintains loops is compared with this definition, so an error here woul
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from incremental.algebra.errors import NotConvergedError, QueryError
+from incremental.algebra.loops import advise
 from incremental.api import fixpoint, iterate, nearest
 from tests.loops import queries
 from tests.loops.references import numeric_oracles, oracles
@@ -62,6 +64,13 @@ def test_a_start_and_a_step_over_rows_without_null(edges: DataFrame) -> None:
         edges.where("src is not null").select("src", "dst", F.lit(1).alias("hops")), longer, ["src", "dst"]
     )
     assert {row[:2] for row in pairs(found)} == {p for p in oracles.closure(EDGES) if p[0] is not None}
+
+
+def test_advice_by_residuals() -> None:
+    """Neither more steps nor a greater tolerance help where numbers grow, or are none."""
+    assert advise([3.0, math.nan]).startswith("A step computes numbers that are not finite")
+    assert advise([3.0, 4.0]).startswith("They grow")
+    assert advise([4.0, 3.0]) == "Raise the limit or the tolerance."
 
 
 def test_columns_named_as_attributes(edges: DataFrame) -> None:
@@ -178,7 +187,8 @@ def test_limits(spark: SparkSession) -> None:
     [
         (lambda f: iterate(f, lambda x: x), "nothing that ends it"),
         (lambda f: iterate(f, lambda x: x, times=2, residual=0.1), "times, residual"),
-        (lambda f: iterate(f, lambda x: x, error=0.1, key="k"), "Pass one of"),
+        (lambda f: iterate(f, lambda x: x, error=0.1, key="k"), "Pass contraction=c"),
+        (lambda f: iterate(f, lambda x: x, key="k"), "Pass one of"),
         (lambda f: iterate(f, lambda x: x, error=0.1, contraction=1.0, key="k"), "out of range"),
         (lambda f: iterate(f, lambda x: x, residual=0.1), "Pass key"),
         (lambda f: iterate(f, lambda x: x, residual=0.1, key="k", norm="l2"), "unknown norm"),  # type: ignore
