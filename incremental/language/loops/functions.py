@@ -101,18 +101,7 @@ def iterate(
     the absolute differences), and take at most `limit` steps. step: as in fixpoint.
     Raises QueryError, and NotConvergedError beyond the limit.
     """
-    chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
-    if chosen == ["error"] and contraction is None:
-        raise QueryError(
-            "iterate: the distance from the fixpoint is known only by how much a step shrinks differences. Pass "
-            "contraction=c, the part that is left of a difference, with error=ε, or pass residual=ε."
-        )
-    if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
-        raise QueryError(
-            f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
-            f"{', contraction' if contraction is not None else ''}. "
-            "Pass one of times=n, residual=ε, or error=ε with contraction=c."
-        )
+    _check_contract(times, residual, error, contraction)
     if contraction is not None and not 0 <= contraction < 1:
         raise QueryError(f"iterate: contraction {contraction} is out of range. Pass a number from 0 to below 1.")
     if norm not in get_args(Norm):
@@ -178,6 +167,22 @@ def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: Loop
 
     keys = (LOOP_PART, *options.keys) if options.keys else ()
     return parts.split(chosen.evaluate(tagged, together, replace(options, keys=keys)))
+
+
+def _check_contract(times: int | None, residual: float | None, error: float | None, contraction: float | None) -> None:
+    """Refuse an iteration that nothing ends, or several things; raises QueryError."""
+    chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
+    if chosen == ["error"] and contraction is None:
+        raise QueryError(
+            "iterate: the distance from the fixpoint is known only by how much a step shrinks differences. Pass "
+            "contraction=c, the part that is left of a difference, with error=ε, or pass residual=ε."
+        )
+    if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
+        raise QueryError(
+            f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
+            f"{', contraction' if contraction is not None else ''}. "
+            "Pass one of times=n, residual=ε, or error=ε with contraction=c."
+        )
 
 
 def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions) -> Callable[[DataFrame], DataFrame]:
