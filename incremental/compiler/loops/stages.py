@@ -76,10 +76,9 @@ def refuse_uncompared(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refus
     carried = carried_columns(loop)
     for column in loop.columns:
         if column.type not in DOUBLES and column not in (*loop.keys, *carried):
-            yield Refusal(
-                text(loop), f"column {column.name} is computed by the step, and type {column.type} has no distance",
-                "cast it to DOUBLE, take it over unchanged, or use times",
-            )  # fmt: skip
+            because = f"column {column.name} is not taken from the rows that the step is given, and type {column.type}"
+            instead = "cast it to DOUBLE, select it from those rows, or use times"
+            yield Refusal(text(loop), f"{because} has no distance", instead)
     if not warm_columns(loop, carried):
         yield Refusal(text(loop), "its step changes no column of type double", "use fixpoint or times")
 
