@@ -68,6 +68,7 @@ def test_a_killed_loop_equals_its_oracle(sandbox: MemorySandbox) -> None:
 
 
 @night
+@pytest.mark.timeout(3600)  # ten minutes on an idle machine
 @pytest.mark.parametrize("name", CASES)
 def test_killed_loops_on_delta(spark: SparkSession, name: str) -> None:
     """In all some 1,000 refreshes, each killed twice at most."""
