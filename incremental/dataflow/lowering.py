@@ -281,6 +281,11 @@ class Lowering:
         """Return a projection of Catalyst expressions."""
         return self._logical.Project(catalyst.vector(self.spark, items), plan)
 
+    def hint(self, plan: J, strategy: str) -> J:
+        """Ask Spark to join a plan by a strategy, such as BROADCAST or SHUFFLE_HASH."""
+        hint = self._logical.HintInfo(catalyst.some(self.spark, catalyst.module(self._logical, strategy)))
+        return self._logical.ResolvedHint(plan, hint)
+
     def fresh(self, name: str, data_type: J) -> J:
         """Return an attribute with a new id."""
         return catalyst.attribute(self.spark, name, data_type, True, catalyst.new_id(self.spark))

@@ -41,7 +41,7 @@ class Pile:
         return reduce(DataFrame.unionByName, [part for part, _ in self.parts])
 
     def add(self, part: DataFrame, block: ExitStack) -> None:
-        """Add computed candidates; block: frees them, which the next level is derived from first."""
+        """Add computed candidates, from which the next level is still derived; block: frees them."""
         if len(self.parts) >= MOST_PARTS:
             together, own = self.frame, ExitStack()
             together = together.coalesce(

@@ -25,7 +25,6 @@ from incremental.algebra.tuning import Tuning
 from incremental.dataflow.leaves import Direction, Leaf
 from incremental.dataflow.loops.candidates import Candidates
 from incremental.dataflow.lowering import Lowering, Relation
-from incremental.spark import catalyst
 from incremental.spark.checkpoint import Checkpoints
 
 
@@ -68,9 +67,12 @@ class SideInputs:
         """Return the plan that a leaf stands for."""
         return next(side.plan for side in self.loop.sides if side.given.name == given.name)
 
-    def is_small(self) -> bool:
-        """Return whether one task computes what init and a step read sooner than several that exchange rows."""
-        return sum(map(self.bytes_of, self.loop.inputs)) <= self.tuning.local_bytes
+    def is_small(self, loop_bytes: int = 0) -> bool:
+        """Return whether one task computes what init and a step read sooner than several that exchange rows.
+
+        loop_bytes: the size of the loop's table, if it is read as well.
+        """
+        return max(loop_bytes, sum(map(self.bytes_of, self.loop.inputs))) <= self.tuning.local_bytes
 
     def under_leaf(self, given: Given, relation: Relation) -> Relation:
         """Return the rows of a side input's plan under the columns of the leaf."""
@@ -123,11 +125,11 @@ class StepLeaves:
     def hashed_if_small(self, change: Relation) -> Relation:
         """Return a change that the only task of a small step joins by hash, where Spark would broadcast it by a job."""
         joins = any(isinstance(node, Join) and node.keys for node in walk(self.sides.loop.step))
-        if not joins or self.size > self.sides.tuning.local_bytes or not self.sides.is_small():
+        if not joins or not self.sides.is_small(self.size):
             return change
-        spark, logical = self.sides.lowering.spark, self.sides.lowering.catalyst.plans.logical
-        hint = logical.HintInfo(catalyst.some(spark, catalyst.module(logical, "SHUFFLE_HASH")))
-        return Relation(logical.ResolvedHint(logical.Repartition(1, False, change.plan), hint), change.weighted)
+        lowering = self.sides.lowering
+        one_partition = lowering.catalyst.plans.logical.Repartition(1, False, change.plan)
+        return Relation(lowering.hint(one_partition, "SHUFFLE_HASH"), change.weighted)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Step:
 
     def is_small(self) -> bool:
         """Return whether one task computes a round sooner than several that exchange rows."""
-        return self.size <= self._tuning.local_bytes and self.sides.is_small()
+        return self.sides.is_small(self.size)
 
     def init(self, rows: Relation) -> DataFrame:
         """Return rows of the loop's init, or their change, at level 0."""

@@ -101,10 +101,3 @@ def between(lowering: Lowering, key: Scalar, interval: Interval) -> J:
     expressions, value = lowering.catalyst.expressions, lowering.expression(key)
     low, high = (catalyst.parse_expression(lowering.spark, f"CAST('{text}' AS {key.type})") for text in interval)
     return expressions.And(expressions.GreaterThanOrEqual(value, low), expressions.LessThanOrEqual(value, high))
-
-
-def hint_broadcast(lowering: Lowering, plan: J) -> J:
-    """Ask Spark to broadcast a plan."""
-    logical = lowering.catalyst.plans.logical
-    strategy = catalyst.some(lowering.spark, catalyst.module(logical, "BROADCAST"))
-    return logical.ResolvedHint(plan, logical.HintInfo(strategy))

@@ -21,7 +21,6 @@ from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.key_ranges import (
     KeyRanges,
     find_key_ranges,
-    hint_broadcast,
     range_measures,
     restrict_to_ranges,
 )
@@ -163,7 +162,7 @@ class Pruning:
         side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
         if self._few(rows, ranges):
             side = self._semijoin.before_costly_filters(side, step.equalities, rows)
-            known = Relation(hint_broadcast(self._lowering, known.plan), known.weighted)
+            known = Relation(self._lowering.hint(known.plan, "BROADCAST"), known.weighted)
         return ProductTerm(known, not self._is_large(rows)), side
 
     def _is_large(self, change: DataFrame) -> bool:

@@ -14,7 +14,6 @@ from incremental.algebra.plan import Join
 from incremental.algebra.product import EqualKeys
 from incremental.dataflow.lowering import Lowering, Relation
 from incremental.dataflow.pruning.costly import CostlyFilters
-from incremental.dataflow.pruning.key_ranges import hint_broadcast
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -80,7 +79,7 @@ class Semijoin:
         fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
         items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]
         renamed = self._lowering.project(items, plan)
-        return hint_broadcast(self._lowering, renamed) if few else renamed, fresh
+        return self._lowering.hint(renamed, "BROADCAST") if few else renamed, fresh
 
     def _semi(self, relation: Relation, other: J, conditions: Sequence[J], cheap: bool = False) -> Relation:
         """Return the rows that fulfil the conditions with some row; cheap: before costly filters of the relation."""
