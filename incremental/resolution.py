@@ -191,6 +191,7 @@ class ResolvedView:
             find_mentions(spark, view.query),
             now,
             view.store.journal.last_recipe(),
+            None if latest is None else latest.analysis,
         )
         made = Compilation(spark, view.name, view.query, *options)
         if latest is not None and latest.has_query_of(made):

@@ -20,6 +20,7 @@ from incremental.algebra.monoids.declared import DeclaredMonoid
 from incremental.algebra.plan import Column
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.evaluation import evaluate
+from incremental.language.fingerprint.equality import are_same_plans
 from incremental.language.loops.options import evaluate_by
 from incremental.language.loops.recording import LoopRecorder, RecordedLoops
 from incremental.language.mentions import NoDataError
@@ -32,7 +33,7 @@ from incremental.language.statement import check_statement
 from incremental.language.translation.subqueries import check_complete
 from incremental.language.translation.translate import Translation
 from incremental.language.undeclared import check_declared, reads_views, refusing_jobs
-from incremental.language.unread import relation_number, unread
+from incremental.language.unread import Placeholders
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 from incremental.spark.java_errors import sentence_of_analysis
@@ -45,7 +46,7 @@ class Analysis:
     """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
 
     relations: the source of each relation, by its number; settings: those that the answer depends on; loops:
-    those that the query recorded; monoids: those that are declared.
+    those that the query recorded; monoids: those that are declared; placeholders: the relations.
     """
 
     spark: SparkSession
@@ -54,6 +55,15 @@ class Analysis:
     settings: Settings
     loops: RecordedLoops = field(default_factory=RecordedLoops)
     monoids: Monoids = field(default_factory=dict[str, DeclaredMonoid])
+    placeholders: Placeholders = field(default_factory=Placeholders)
+
+    def has_plans_of(self, other: Analysis) -> bool:
+        """Return whether both are certainly of the same query; compares all plans, over the same relations only."""
+        mine, its = ((each.relations, each.settings, each.monoids, each.loops.marks) for each in (self, other))
+        if mine != its:
+            return False
+        plans = zip((self.plan, *self.loops.plans), (other.plan, *other.loops.plans), strict=True)
+        return all(are_same_plans(self.spark, one, its) for one, its in plans)
 
     @cached_property
     def normal(self) -> J:
@@ -110,21 +120,22 @@ def read_query(
 
 
 def analyse(
-    spark: SparkSession, query: QueryText, declared: Collection[str], schema: SchemaOf, monoids: Monoids = NO_MONOIDS
+    spark: SparkSession,
+    query: QueryText,
+    declared: Collection[str],
+    schema: SchemaOf,
+    monoids: Monoids = NO_MONOIDS,
+    earlier: Analysis | None = None,
 ) -> Analysis:
     """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
 
-    Only the schemas of sources that the query may read are asked for. Raises QueryError, also for a query that reads
-    what is not a declared source; NoDataError for one that names a source without a schema.
+    earlier: an analysis to compare this one with. Only the schemas of sources that the query may read are asked for.
+    Raises QueryError, also for a query that reads what is not a declared source; NoDataError for one that names a
+    source without a schema.
     """
     clone, relations, loops = catalyst.isolate_session(spark), dict[int, str](), RecordedLoops()
-    if isinstance(query, str):
-        check_statement(clone, query)
-    elif not isinstance(query, Mrql) and not callable(query):
-        raise QueryError(
-            f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
-        )
-
+    made = Placeholders() if earlier is None else Placeholders(earlier.placeholders.made)
+    check_query(clone, query)
     missing: dict[str, str] = {}
 
     def frame(name: str) -> DataFrame | None:
@@ -133,11 +144,11 @@ def analyse(
             missing[name.lower()] = name
             clone.catalog.dropTempView(name)  # a session view of the same name would hide it
             return None
-        made = unread(clone, found)
-        relations[relation_number(made)] = name
-        return made
+        read, number = made.make(clone, name, found)
+        relations[number] = name
+        return read
 
-    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops)):
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops, made)):
         try:
             plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
         except QueryError as error:
@@ -146,7 +157,17 @@ def analyse(
             raise NoDataError(source) from error
         for each in (plan, *loops.plans):
             check_declared(clone, each, {*relations, *loops.numbers}, missing)
-    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids)
+    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids, made)
+
+
+def check_query(spark: SparkSession, query: QueryText) -> None:
+    """Raise QueryError for what is no query."""
+    if isinstance(query, str):
+        check_statement(spark, query)
+    elif not isinstance(query, Mrql) and not callable(query):
+        raise QueryError(
+            f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
+        )
 
 
 def answer_ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:

@@ -15,6 +15,9 @@ from incremental.algebra.plan import Column
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
+# Spark numbers these across queries
+ATTRIBUTE_NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
+
 
 def type_text(data_type: J) -> str:
     """Return Spark's DDL text of a type, in lower case unless it has field names, whose case matters.
@@ -23,6 +26,12 @@ def type_text(data_type: J) -> str:
     """
     text = str(data_type.asNullable().sql())
     return text if "STRUCT" in text else text.lower()
+
+
+def renumber(text: str) -> str:
+    """Return Spark's text of a plan or an expression with expressions and recursions numbered by first occurrence."""
+    seen: dict[str, str] = {}
+    return ATTRIBUTE_NUMBER.sub(lambda m: seen.setdefault(m[0].rstrip("L"), f"#{len(seen)}"), text)
 
 
 class Names:

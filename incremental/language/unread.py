@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
@@ -11,6 +13,37 @@ from pyspark.sql.types import StructType
 
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A relation that stands for a source or a loop; number: that of its RDD, which survives self-joins."""
+
+    schema: StructType
+    plan: J
+    number: int
+
+
+@dataclass(frozen=True)
+class Placeholders:
+    """Those of one analysis, by what each stands for.
+
+    earlier: those of the analysis before it, which are taken again: only plans over the same are comparable.
+    """
+
+    earlier: Mapping[Hashable, Placeholder] = field(default_factory=dict[Hashable, Placeholder])
+    made: dict[Hashable, Placeholder] = field(default_factory=dict[Hashable, Placeholder])
+
+    def make(self, spark: SparkSession, what: Hashable, schema: StructType) -> tuple[DataFrame, int]:
+        """Return the frame of one, in a session, and its number."""
+        known = self.earlier.get(what)
+        if known is not None and known.schema == schema:
+            frame = catalyst.frame(spark, known.plan)
+        else:
+            frame = unread(spark, schema)
+            known = Placeholder(schema, catalyst.analysed_plan(frame), relation_number(frame))
+        self.made[what] = known
+        return frame, known.number
 
 
 def unread(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -39,7 +72,7 @@ def empty(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def relation_number(frame: DataFrame) -> int:
-    """Return the RDD number of the relation behind a frame, which survives self-joins."""
+    """Return the RDD number of the relation behind a frame."""
     plan = catalyst.analysed_plan(frame)
     while catalyst.kind(plan) != "LogicalRDD":
         plan = plan.children().apply(0)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from incremental.language.loops.options import LoopOptions, StepFunction
-from incremental.language.unread import relation_number, unread
+from incremental.language.unread import Placeholders
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -45,6 +45,11 @@ class RecordedLoops:
         return {*self.loops, *self.given}
 
     @property
+    def marks(self) -> object:
+        """All but the plans: equal for loops of the same options, called in the same order."""
+        return self.calls, self.given, {number: loop.options for number, loop in self.loops.items()}
+
+    @property
     def plans(self) -> Iterator[J]:
         """The analysed plans of all starts and steps."""
         for loop in self.loops.values():
@@ -53,16 +58,18 @@ class RecordedLoops:
 
 
 class LoopRecorder:
-    """Records loops in one session."""
+    """Records loops in one session; placeholders: makes those of answers, and of what steps read."""
 
-    def __init__(self, spark: SparkSession, recorded: RecordedLoops) -> None:
-        self._spark, self._recorded, self._depth = spark, recorded, 0
+    def __init__(self, spark: SparkSession, recorded: RecordedLoops, placeholders: Placeholders) -> None:
+        self._spark, self._recorded, self._placeholders = spark, recorded, placeholders
+        self._depth = 0
 
     def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Record a loop and return a relation that stands for its answer."""
         schema = StructType([StructField(each.name, each.dataType) for each in start.schema])
-        answer, rows = unread(self._spark, schema), unread(self._spark, schema)
-        number, given = relation_number(answer), relation_number(rows)
+        position = len(self._recorded.given)
+        answer, number = self._placeholders.make(self._spark, ("answer", position), schema)
+        rows, given = self._placeholders.make(self._spark, ("rows", position), schema)
         self._recorded.given[given] = number
         if not self._depth:
             self._recorded.calls.append(number)

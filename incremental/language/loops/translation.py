@@ -20,9 +20,8 @@ from pyspark.sql import SparkSession
 from incremental.algebra.plan import Column, Given, Loop, Plan
 from incremental.language.determinism.tie_breaking import break_ties_before_translation
 from incremental.language.loops.recording import RecordedLoops
-from incremental.language.names import Names
+from incremental.language.names import Names, renumber
 from incremental.language.normalise import normal_form
-from incremental.language.translation.scalars import renumber
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 

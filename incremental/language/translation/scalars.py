@@ -16,7 +16,7 @@ from incremental.algebra.errors import Refusal
 from incremental.algebra.plan import Opaque, Reference, Scalar
 from incremental.language.fingerprint.details import FingerprintDetails
 from incremental.language.fingerprint.python_functions import PYTHON_EXPRESSIONS, function_digest
-from incremental.language.names import Names, type_text
+from incremental.language.names import Names, renumber, type_text
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -26,10 +26,6 @@ PLACEMENT = {
     "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "SparkPartitionID", "MonotonicallyIncreasingID",
 }  # fmt: skip
 SESSION = {"CurrentUser", "CurrentDatabase", "CurrentCatalog"}
-# Spark numbers these across queries
-ATTRIBUTE_NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
-
-
 # PySpark numbers the variables of its lambdas within a process: x_1, x_2
 NUMBERED_VARIABLE = re.compile(r"(?<=lambda [xyz])_[0-9]+(?=#)")
 
@@ -147,9 +143,3 @@ def casts_clock(cast: J) -> bool:
         return False
     text = cast.child()
     return catalyst.kind(text) == "Literal" and str(text.value()).strip().lower() in CLOCK_WORDS
-
-
-def renumber(text: str) -> str:
-    """Return Spark's text of a plan or an expression with expressions and recursions numbered by first occurrence."""
-    seen: dict[str, str] = {}
-    return ATTRIBUTE_NUMBER.sub(lambda m: seen.setdefault(m[0].rstrip("L"), f"#{len(seen)}"), text)

@@ -42,12 +42,12 @@ from incremental.language.determinism.limits import limit_stack
 from incremental.language.inner_plans import inner_plans
 from incremental.language.loops.recording import RecordedLoops
 from incremental.language.loops.translation import LoopTranslation
-from incremental.language.names import Names
+from incremental.language.names import Names, renumber
 from incremental.language.normalise import TRANSPARENT, normal_form
 from incremental.language.translation.aggregates import Aggregates
 from incremental.language.translation.groupwise import group_function_op, limit_op, window_op
 from incremental.language.translation.projections import project_unless_identity
-from incremental.language.translation.scalars import Scalars, renumber
+from incremental.language.translation.scalars import Scalars
 from incremental.language.translation.shapes import is_session, without_alias
 from incremental.language.translation.subqueries import one_row, row_dependent_plans
 from incremental.language.translation.used_columns import used_attributes
