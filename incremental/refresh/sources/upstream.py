@@ -133,7 +133,8 @@ class Inputs:
             if known is not None and not is_pinned(known, table):
                 raise refuse_recreated(self.view, name, table)
             target = targets[self.places[name]]
-            return Pin(before, target, table.identity(), commit=table.commit_id(target))
+            known_commit = known.commit if known is not None and known.after == target else ""
+            return Pin(before, target, table.identity(), commit=known_commit or table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
