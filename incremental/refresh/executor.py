@@ -94,7 +94,8 @@ class Executor:
             journal.finish(kept, report, last.after)
             journal.remove(intent)
             return unaffected_report(last, intent.sources, effect, cost)
-        if not epoch.has_reached(plan.strategy.tables[-1]):
+        final = plan.strategy.tables[-1]
+        if final in effect.paths and not epoch.has_reached(final):
             raise StateError(f"view {intent.view}: it did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)

@@ -79,7 +79,7 @@ class FullRecompute:
                 # few rows are compared in one task quicker than with a shuffle
                 few = found["distinct"] <= epoch.tuning.broadcast_rows
                 moved = self._exchange(new, few, bag, epoch, before)
-        if not moved.rows and before is not None and not epoch.resumed:
+        if not moved.rows and before is not None:
             return EpochResult()
         return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
@@ -89,12 +89,12 @@ class FullRecompute:
         if bag.small and not self.by_definition:
             compared = bag.consolidate(change.coalesce(1) if few else change)
             moved = bag.summarise(compute_measures(compared, bag.measures))
-            if moved.rows or epoch.resumed:
+            if moved.rows:
                 bag.replace(new, mark)
             return moved
         with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
             moved = bag.summarise(found)
-            if moved.rows or epoch.resumed:
+            if moved.rows:
                 bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
             return moved
 

@@ -195,12 +195,11 @@ class Run:
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _finish(self) -> None:
-        """Commit the last table, which ends the epoch, also if only states below it changed, or nothing.
+        """Commit the last table at the end of a chunk, which is always an epoch, even without effect.
 
-        A chunk of a change is always an epoch, even without effect: readers see the epoch before the first chunk.
+        Readers see the epoch before the first chunk.
         """
         final = list(self._epoch.tables)[-1]
-        begun = self._paths or self._epoch.resumed or not self._epoch.intent.arrives
-        if begun and final not in self._paths and not self._epoch.is_written(final):
+        if not self._epoch.intent.arrives and final not in self._paths and not self._epoch.is_written(final):
             self._epoch.tables[final].touch(self._epoch.mark(final))
             self._paths[final] = "unchanged"
