@@ -63,12 +63,12 @@ class Difference:
 
         consolidate: sum the weights of equal rows, where Spark can compare rows (see `sum_weights`).
         """
-        chosen = [F.col(quoted(name)) for name in columns]
+        chosen = [*map(quoted, columns)]
         if self.before is None:
-            return self.table.at(self.after).select(*chosen)
+            return self.table.at(self.after).selectExpr(*chosen)
         if self.insert_only:
-            return self.table.rows_of(self.after, self.added).select(*chosen)
-        change = reduce(DataFrame.unionByName, [part.select(*chosen, WEIGHT) for part in self._parts()])
+            return self.table.rows_of(self.after, self.added).selectExpr(*chosen)
+        change = reduce(DataFrame.unionByName, self._parts(chosen))
         return sum_weights(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
@@ -79,8 +79,8 @@ class Difference:
         old, new = ([f for f in files if f.identity[0] in kept] for files in (self.removed, self.added))
         return removed, added, old, new
 
-    def _parts(self) -> Iterator[DataFrame]:
-        """Yield rows with weights: of added files, of removed files, and where only the deletion vector differs."""
+    def _parts(self, chosen: Sequence[str]) -> Iterator[DataFrame]:
+        """Yield some columns with weights: of added files, of removed files, and where only the deletion vector differs."""
         assert self.before is not None
         removed, added, old, new = self.sides()
         for table, version, files, weight in (
@@ -88,10 +88,10 @@ class Difference:
             (self.table.origin, self.before, removed, -1),
         ):
             if files:
-                yield table.rows_of(version, files).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+                yield table.rows_of(version, files).selectExpr(*chosen, f"{weight}L AS {WEIGHT}")
         if old:
-            sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1).cast("bigint")
-            yield self.table.rows_between(self.after, old, new).withColumn(WEIGHT, sign)
+            sign = f"if(_change_type = 'delete', -1L, 1L) AS {WEIGHT}"
+            yield self.table.rows_between(self.after, old, new).selectExpr(*chosen, sign)
 
 
 def sum_weights(change: DataFrame) -> DataFrame:
@@ -107,7 +107,7 @@ def sum_weights(change: DataFrame) -> DataFrame:
         columns = ((field.name, F.col(quoted(field.name))) for field in fields)
         return [of_map(column).alias(name) if name in maps else column for name, column in columns]
 
-    listed = change.select(*each(F.map_entries), WEIGHT)
+    listed = change.select(*each(F.map_entries), WEIGHT) if maps else change
     if any(is_unordered(field.dataType.simpleString()) for field in listed.schema):
         return change
     keys = [F.col(quoted(field.name)) for field in fields]

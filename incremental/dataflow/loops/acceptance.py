@@ -59,18 +59,18 @@ class RetractThenInsert:
         """Add what is to be retracted and inserted."""
         window = f"OVER (PARTITION BY {', '.join(map(quoted, self.candidates.key))})"
         least = f"min(if({ROWS} > 0, {LEVEL}, NULL)) {window}"
-        return touched.select(
+        return touched.selectExpr(
             "*",
-            F.expr(f"if({KNOWN} > 0 AND {ROWS} = 0, -1L, 0L)").alias(RETRACTED),
-            F.expr(f"if(max({KNOWN}) {window} = 0 AND {LEVEL} = {least}, 1L, 0L)").alias(INSERTED),
+            f"if({KNOWN} > 0 AND {ROWS} = 0, -1L, 0L) AS {RETRACTED}",
+            f"if(max({KNOWN}) {window} = 0 AND {LEVEL} = {least}, 1L, 0L) AS {INSERTED}",
         )
 
     @property
     def measures(self) -> list[Column]:
         """The aggregates over judged candidates that choose the move."""
-        counted = [F.expr(f"count_if({name} <> 0)").alias(name) for name in (RETRACTED, INSERTED)]
-        beyond = F.expr(f"count_if({INSERTED} <> 0 AND {LEVEL} >= {self.candidates.loop.limit})")
-        return [*counted, beyond.alias("beyond")]
+        counted = [F.expr(f"count_if({name} <> 0) AS {name}") for name in (RETRACTED, INSERTED)]
+        beyond = F.expr(f"count_if({INSERTED} <> 0 AND {LEVEL} >= {self.candidates.loop.limit}) AS beyond")
+        return [*counted, beyond]
 
     def move(self, found: Mapping[str, Any]) -> RoundChange | None:
         """Return the next move; None if there is none."""
@@ -98,13 +98,13 @@ class ByLevel:
     def judge(self, touched: DataFrame) -> DataFrame:
         """Add how often each candidate is to be accepted, as far as the counts at lower levels are final."""
         found = self._targets(touched)
-        lowest = F.expr(f"min(if({TARGET} <> {KNOWN}, {LEVEL}, NULL)) OVER ()").alias(LOWEST)
-        return found.select("*", lowest) if self.within else found
+        lowest = f"min(if({TARGET} <> {KNOWN}, {LEVEL}, NULL)) OVER () AS {LOWEST}"
+        return found.selectExpr("*", lowest) if self.within else found
 
     def _targets(self, touched: DataFrame) -> DataFrame:
         if self.candidates.is_levelled_bag:
             target = f"if({ROWS} > 0, {self.candidates.copies_sql(ROWS)}, 0L)"
-            return touched.select("*", F.expr(target).alias(TARGET))
+            return touched.selectExpr("*", f"{target} AS {TARGET}")
         key = ", ".join(map(quoted, self.candidates.key))
         value, (least, below) = self.candidates.value_sql(), self.candidates.best_of
         derived = f"{least}(if({ROWS} > 0, {value}, NULL))"
@@ -112,7 +112,7 @@ class ByLevel:
         lower = (
             f"{derived} OVER (PARTITION BY {key} ORDER BY {LEVEL} RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         )
-        compared = touched.select("*", F.expr(here).alias("__here"), F.expr(lower).alias("__lower"))
+        compared = touched.selectExpr("*", f"{here} AS __here", f"{lower} AS __lower")
         target = f"{ROWS} > 0 AND {value} <=> __here AND (__lower IS NULL OR __here {below} __lower)"
         return compared.withColumn(TARGET, F.expr(f"if({target}, 1L, 0L)")).drop("__here", "__lower")
 
@@ -122,9 +122,9 @@ class ByLevel:
         moved = f"{TARGET} <> {KNOWN}"
         limit = self.candidates.loop.limit
         return [
-            F.expr(f"min(if({moved}, {LEVEL}, NULL))").alias("level"),
-            F.expr(f"min(if({moved} AND {TARGET} > 0 AND {LEVEL} >= {limit}, {LEVEL}, NULL))").alias("beyond"),
-            F.expr(f"count_if({moved})").alias("moved"),
+            F.expr(f"min(if({moved}, {LEVEL}, NULL)) AS level"),
+            F.expr(f"min(if({moved} AND {TARGET} > 0 AND {LEVEL} >= {limit}, {LEVEL}, NULL)) AS beyond"),
+            F.expr(f"count_if({moved}) AS moved"),
         ]
 
     def move(self, found: Mapping[str, Any]) -> RoundChange | None:

@@ -41,6 +41,11 @@ COUNTS = {
 }  # fmt: skip
 
 
+def as_counts(given: Mapping[str, str]) -> list[str]:
+    """Return SQL of the counts of a candidate, NULL for those that are not given."""
+    return [f"CAST({given.get(name, 'NULL')} AS {type_}) AS {name}" for name, type_ in COUNTS.items()]
+
+
 @dataclass(frozen=True)
 class LoopBefore:
     """The table of a loop before the refresh: its rows, and whether one task reads them soon enough."""
@@ -165,9 +170,9 @@ class TouchedCandidates:
 
     def to_write(self, touched: Touched) -> DataFrame:
         """Return the touched candidates as they are to be stored, beside what is stored; those that differ."""
-        accepted = F.expr(f"CAST({self.acceptance.accepted_sql()} AS TINYINT)").alias(ACCEPTED)
-        columns = [*self._identity, F.col(ROWS), F.col(ROWS_BEFORE), F.col(ACCEPTED_BEFORE), F.col(BUCKET)]
-        return touched.frame.select(*columns, accepted).where(
+        accepted = f"CAST({self.acceptance.accepted_sql()} AS TINYINT) AS {ACCEPTED}"
+        names = [*map(quoted, self.candidates.identity), ROWS, ROWS_BEFORE, ACCEPTED_BEFORE, BUCKET]
+        return touched.frame.selectExpr(*names, accepted).where(
             f"{ROWS} <> {ROWS_BEFORE} OR {ACCEPTED} <> {ACCEPTED_BEFORE}"
         )
 
@@ -190,18 +195,17 @@ class TouchedCandidates:
         changed = f"{ROWS} <> {ROWS_BEFORE} OR ({KNOWN} > 0) <> ({ACCEPTED_BEFORE} > 0)"
         otherwise = f"{KNOWN} <> {self.candidates.accepted_rows_sql(ROWS_BEFORE, ACCEPTED_BEFORE)}"
         return [
-            F.count(F.lit(1)).alias("touched"),
-            F.expr(f"count_if({changed})").alias("changed"),
-            F.expr(f"count_if({otherwise})").alias("otherwise"),
-            F.expr(f"min({ROWS})").alias("least"),
-            F.collect_set(BUCKET).alias("buckets"),
+            F.expr("count(1) AS touched"),
+            F.expr(f"count_if({changed}) AS changed"),
+            F.expr(f"count_if({otherwise}) AS otherwise"),
+            F.expr(f"min({ROWS}) AS least"),
+            F.expr(f"collect_set({BUCKET}) AS buckets"),
             *self.acceptance.measures,
         ]
 
     def _entry(self, frame: DataFrame, given: Mapping[str, str]) -> DataFrame:
         """Candidates of one origin, under the columns of all."""
-        counts = [F.expr(f"CAST({given.get(name, 'NULL')} AS {type_})").alias(name) for name, type_ in COUNTS.items()]
-        return frame.select(*self._identity, *counts)
+        return frame.selectExpr(*map(quoted, self.candidates.identity), *as_counts(given))
 
     def _entries(self, change: DataFrame, checkpoints: Checkpoints) -> list[DataFrame]:
         """Return the change, and what is stored of its keys."""
@@ -230,13 +234,13 @@ class TouchedCandidates:
         joined = few.alias("u").join(
             stored.alias("t"), F.expr(self.candidates.same(self.candidates.reached_by)), "left"
         )
+        found = {"u": {WEIGHT: f"u.{WEIGHT}"}, "t": {STORED_ROWS: f"t.{ROWS}", STORED_ACCEPTED: f"t.{ACCEPTED}"}}
         mine, theirs = (
-            ", ".join(f"{side}.{quoted(name)} AS {quoted(name)}" for name in self.candidates.identity) for side in "ut"
+            ", ".join([*(f"{side}.{quoted(n)} AS {quoted(n)}" for n in self.candidates.identity), *as_counts(given)])
+            for side, given in found.items()
         )
-        mine += f", u.{WEIGHT} AS {WEIGHT}, CAST(NULL AS BIGINT) {STORED_ROWS}, CAST(NULL AS TINYINT) {STORED_ACCEPTED}"
-        theirs += f", CAST(NULL AS BIGINT) {WEIGHT}, t.{ROWS} AS {STORED_ROWS}, t.{ACCEPTED} AS {STORED_ACCEPTED}"
         both = f"inline(if(t.{LEVEL} IS NULL, array(struct({mine})), array(struct({mine}), struct({theirs}))))"
-        return self._entry(joined.select(F.expr(both)), {n: n for n in (WEIGHT, STORED_ROWS, STORED_ACCEPTED)})
+        return joined.selectExpr(both)
 
     def _apply_move(self, last: Touched) -> DataFrame:
         """Return the touched candidates so far, with the last move made."""
@@ -254,5 +258,5 @@ class TouchedCandidates:
             ROWS: f"coalesce(max({ROWS}), {stored}) + coalesce(max({WEIGHT}), 0L)",
             KNOWN: f"coalesce(max({KNOWN}), {accepted})",
         }
-        summed = entries.groupBy(*self._identity).agg(*(F.expr(sql).alias(name) for name, sql in values.items()))
-        return summed.withColumn(BUCKET, F.expr(self.candidates.bucket_sql))
+        summed = entries.groupBy(*self._identity).agg(*(F.expr(f"{sql} AS {name}") for name, sql in values.items()))
+        return summed.selectExpr("*", f"{self.candidates.bucket_sql} AS {BUCKET}")

@@ -64,7 +64,7 @@ class CandidateWrite:
         joined = stored.alias("t").join(changed.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
         values = {name: f"coalesce(u.{quoted(name)}, t.{quoted(name)})" for name in self.candidates.columns}
         values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._check_rows(f'u.{ROWS}')})"}
-        rows = joined.select(*(F.expr(values[name]).alias(name) for name in self.candidates.columns))
+        rows = joined.selectExpr(*(f"{values[name]} AS {quoted(name)}" for name in self.candidates.columns))
         kept = rows.where(f"{ROWS} > 0")
         if few:
             written = plan_at_once(sort_partitions(kept.coalesce(1), self.candidates.stored.sorted_by))
