@@ -80,7 +80,7 @@ class Difference:
         return removed, added, old, new
 
     def _parts(self, chosen: Sequence[str]) -> Iterator[DataFrame]:
-        """Yield some columns with weights: of added files, of removed files, and where only the deletion vector differs."""
+        """Yield some columns with weights: of added and removed files, and where only the deletion vector differs."""
         assert self.before is not None
         removed, added, old, new = self.sides()
         for table, version, files, weight in (

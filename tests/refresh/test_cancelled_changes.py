@@ -11,7 +11,7 @@ DISTINCT = "select q, count(distinct k) n from t group by q"
 
 
 def test_inner_state_changes_but_the_answer_does_not(sandbox: MemorySandbox) -> None:
-    """The answer in place in the outer state gets no commit, as no group of it changes; the epoch is one all the same."""
+    """The outer state, with the answer in place, gets no commit, as no group of it changes; it is an epoch."""
     sandbox.source("t", "k int, q int", [(1, 1), (2, 1), (1, 2)])
     view = sandbox.view(DISTINCT)
     checked(view)
