@@ -81,7 +81,7 @@ def node_text(node: Plan, views: frozenset[str] = NO_VIEWS) -> str:
             names = ", ".join(column.name for column in keys) or "()"
             return f"group by {names}: {', '.join(call.text for call in calls)}" if calls else f"distinct {names}"
         case GroupwiseOp(kind=kind, text=text):
-            return f"{kind} {text}"
+            return text if text.startswith(f"{kind} ") else f"{kind} {text}"
         case _:
             assert_never(node)
 
