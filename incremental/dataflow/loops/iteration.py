@@ -150,7 +150,7 @@ class Iteration:
         return sides[0].unionByName(sides[1]).groupBy(*keys).agg(*picked, *counted)
 
     def _measures(self) -> list[SparkColumn]:
-        """Aggregates over pairs: the residual, keys with several rows or on one side, the rows of the new point."""
+        """Aggregates over pairs: the residual, a key with several rows, keys on one side, the rows of the new point."""
         differences = [_difference(column.name) for column in self.loop.warm]
         total = reduce(SparkColumn.__add__, differences)
         greatest = F.greatest(*differences) if len(differences) > 1 else differences[0]
@@ -159,10 +159,11 @@ class Iteration:
             "max": F.max(greatest),
             "mean": F.sum(total) / (F.count(F.lit(1)) * len(differences)),
         }[self._tolerance.norm]
-        repeated = F.max(F.greatest(f"{OLD}_rows", f"{NEW}_rows"))
+        most = F.greatest(f"{OLD}_rows", f"{NEW}_rows")
+        one_key = F.to_json(F.struct(*(F.col(quoted(key.name)) for key in self.loop.keys)))
         return [
             F.coalesce(measure, F.lit(0.0)).cast("string").alias("residual"),  # JSON has no NaN
-            F.coalesce(repeated, F.lit(0)).alias("repeated"),
+            F.max(F.when(most > 1, one_key)).alias("repeated"),
             F.count_if((F.col(f"{OLD}_rows") == 0) | (F.col(f"{NEW}_rows") == 0)).alias("unmatched"),
             F.count(NEW).alias("rows"),
         ]
@@ -174,9 +175,9 @@ class Iteration:
         return pairs.where(F.col(NEW).isNotNull()).select(*columns)
 
     def _check_keys(self, found: Any) -> None:
-        if int(found["repeated"]) > 1:
+        if (key := found.get("repeated")) is not None:
             raise QueryError(
-                f"{self.loop.name}: several rows have one key ({', '.join(key.name for key in self.loop.keys)}). "
+                f"iterate, {self.loop.name}: several rows have the key {key}. "
                 "Aggregate by the key in the step of iterate, and give its start one row for each."
             )
 

@@ -168,11 +168,10 @@ def double_columns(rows: DataFrame, keys: Sequence[str]) -> list[str]:
 
 def check_unique_keys(rows: DataFrame, options: LoopOptions) -> None:
     """Refuse rows that share a key; raises QueryError."""
-    repeated_keys = rows.groupBy(*map(quoted, options.keys)).count().where("count > 1")
-    if not repeated_keys.isEmpty():
-        raise QueryError(
-            f"iterate: several rows have one key ({', '.join(options.keys)}). Aggregate by the key in the step."
-        )
+    keys = [*map(quoted, options.keys)]
+    repeated = rows.groupBy(*keys).agg(F.count("*").alias("__rows")).where("__rows > 1")
+    if (found := repeated.select(F.to_json(F.struct(*keys))).first()) is not None:
+        raise QueryError(f"iterate: several rows have the key {found[0]}. Aggregate by the key in the step.")
 
 
 def check_rounds(rounds: int, options: LoopOptions) -> None:
