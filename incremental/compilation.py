@@ -174,7 +174,8 @@ class Compilation:
         elif self.policy == "auto":
             return CostBased(self.current, self._incremental(program), self._recomputed, estimate_cost)
         check_answer_table(self.query.outputs)
-        return Fixed(self.current, self._recomputed)
+        refused = self._refusals[0].node if self.policy == "auto" and self._refusals else ""
+        return Fixed(self.current, self._recomputed, refused)
 
     @cached_property
     def current(self) -> Current:

@@ -28,13 +28,15 @@ from incremental.store.journal import Entry, Journal, Pin
 class Choice:
     """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode.
 
-    share: of the time of the chosen mode, what the other mode would have to take less than.
+    share: of the time of the chosen mode, what the other mode would have to take less than. refused: the node for which
+    there was no choice; empty where the user chose.
     """
 
     strategy: RefreshStrategy
     estimates: Mapping[str, float] = field(default_factory=dict[str, float])
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
     share: float = 1.0
+    refused: str = ""
 
     @property
     def because(self) -> str:
@@ -70,10 +72,11 @@ class ModePolicy(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """A policy with one mode."""
+    """A policy with one mode; refused: the node that leaves no other (Choice)."""
 
     current: Current
     strategy: RefreshStrategy
+    refused: str = ""
 
     def of(self, mode: str | None) -> RefreshStrategy:
         """Return the only one."""
@@ -83,7 +86,7 @@ class Fixed:
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
         """Return the only one."""
-        return Choice(self.strategy)
+        return Choice(self.strategy, refused=self.refused)
 
 
 @dataclass(frozen=True)

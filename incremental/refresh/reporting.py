@@ -157,9 +157,12 @@ def describe_cost(cost: Cost) -> str:
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:
-    """Add the estimates behind the choice of mode to a report."""
-    if choice is None or not choice.expected:
+    """Add the estimates behind the choice of mode to a report, or what left no choice."""
+    if choice is None:
         return report
+    if not choice.expected:
+        said = f" ({choice.refused} cannot be maintained incrementally: see explain)" if choice.refused else ""
+        return replace(report, sentence=f"{report.sentence}{said}")
     sentence = f"{report.sentence} (policy auto: {choice.because})"
     return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
 

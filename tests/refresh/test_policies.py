@@ -36,6 +36,7 @@ def test_auto_recomputes_and_says_so(sandbox: MemorySandbox) -> None:
     assert view.explain().startswith("view v: recompute at each refresh (policy auto)\n  Generate ")
     report = checked(view)
     assert report.verdict == "recomputed" and "recomputed" in report.sentence
+    assert re.search(r"\(Generate cannot be maintained incrementally: see explain\)$", report.sentence)
     sandbox.sql("insert into {t} values (1, 9), (2, 2)")
     sandbox.sql("delete from {t} where v = 4")
     report = checked(view)
