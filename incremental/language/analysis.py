@@ -59,11 +59,11 @@ class Analysis:
 
     def has_plans_of(self, other: Analysis) -> bool:
         """Return whether both are certainly of the same query; compares all plans, over the same relations only."""
-        mine, its = ((each.relations, each.settings, each.monoids, each.loops.marks) for each in (self, other))
-        if mine != its:
+        facts, known = ((each.relations, each.settings, each.monoids, each.loops.facts) for each in (self, other))
+        if facts != known:
             return False
         plans = zip((self.plan, *self.loops.plans), (other.plan, *other.loops.plans), strict=True)
-        return all(are_same_plans(self.spark, one, its) for one, its in plans)
+        return all(are_same_plans(self.spark, *pair) for pair in plans)
 
     @cached_property
     def normal(self) -> J:

@@ -26,7 +26,7 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Placeholders:
-    """Those of one analysis, by what each stands for.
+    """The placeholders of one analysis, by what each stands for.
 
     earlier: those of the analysis before it, which are taken again: only plans over the same are comparable.
     """
@@ -35,7 +35,7 @@ class Placeholders:
     made: dict[Hashable, Placeholder] = field(default_factory=dict[Hashable, Placeholder])
 
     def make(self, spark: SparkSession, what: Hashable, schema: StructType) -> tuple[DataFrame, int]:
-        """Return the frame of one, in a session, and its number."""
+        """Return the frame of a placeholder, in a session, and its number."""
         known = self.earlier.get(what)
         if known is not None and known.schema == schema:
             frame = catalyst.frame(spark, known.plan)

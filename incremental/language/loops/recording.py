@@ -45,8 +45,8 @@ class RecordedLoops:
         return {*self.loops, *self.given}
 
     @property
-    def marks(self) -> object:
-        """All but the plans: equal for loops of the same options, called in the same order."""
+    def facts(self) -> object:
+        """Everything but the plans: equal for loops of the same options, called in the same order."""
         return self.calls, self.given, {number: loop.options for number, loop in self.loops.items()}
 
     @property
