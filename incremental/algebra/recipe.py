@@ -15,6 +15,7 @@ from incremental.algebra.results.report import Json
 
 LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
 MOST_SHOWN = 20  # lines of the plan in a message
+UNRECORDED = "the change is in what the record of a plan leaves out: the limit of a loop, or a part that is too long"
 MONOID_MARK = "monoid "  # before the name of a declared monoid, among `Recipe.functions`: others have no space
 
 
@@ -90,7 +91,7 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
         lines.append(f"… and {len(plan) - MOST_SHOWN} more lines of the plan")
     for name, then, today in compare_mappings(old.made_by, new.made_by):
         lines.append(f"{name} changed from {then or 'none'} to {today or 'none'}")
-    return tuple(lines) or ("the change is in a part of the plan that is too long to be recorded",)
+    return tuple(lines) or (UNRECORDED,)
 
 
 def name_computed_keys(text: str) -> str:

@@ -27,6 +27,12 @@ from incremental.language.unread import is_unread_error
 from incremental.spark import catalyst
 from incremental.spark.java_errors import position_of_analysis, sentence_of_analysis
 
+UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # how such an error of Spark begins
+OWN_SESSION = (
+    "Correct the name. A query function is called in a session of its own: make views and functions by the "
+    "sparkSession of a frame that it is given, and use them there"
+)
+
 
 def evaluate(
     spark: SparkSession,
@@ -60,7 +66,8 @@ def evaluate(
                 "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
         place = position_of_analysis(error) if isinstance(query, str) else ""
-        raise QueryError(f"Spark cannot analyse the query{place}: {message.rstrip('.')}. Correct the query.") from error
+        fix = OWN_SESSION if callable(query) and message.startswith(UNRESOLVED) else "Correct the query"
+        raise QueryError(f"Spark cannot analyse the query{place}: {message.rstrip('.')}. {fix}.") from error
 
 
 def evaluate_function(

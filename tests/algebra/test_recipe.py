@@ -44,5 +44,5 @@ def test_each_difference_is_described() -> None:
     )
     assert Current(BUILT, {}).since(BUILT) == ("source t is no longer declared, or its table is missing",)
     assert Current(BUILT, TYPES).since(BUILT) == (
-        "the change is in a part of the plan that is too long to be recorded",
+        "the change is in what the record of a plan leaves out: the limit of a loop, or a part that is too long",
     )

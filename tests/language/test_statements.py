@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 
 from incremental.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
 from incremental.api import Delta
@@ -69,3 +70,18 @@ def test_pipes_are_plain_sql(shop: MemorySandbox) -> None:
     view = shop.view("from t |> where k > 1 |> aggregate count(*) as c group by s")
     assert "group by s: count(1)" in view.explain()
     checked(view)
+
+
+def test_sql_within_a_function(shop: MemorySandbox) -> None:
+    """It has to be of the session of the frames; the error says so, since the name looks right."""
+
+    def named(t: DataFrame) -> DataFrame:
+        t.createOrReplaceTempView("mine")
+        return t.sparkSession.sql("select s, k from mine union all select s, k from {d}", d=t)
+
+    view = shop.view(named)
+    checked(view)
+    shop.sql("insert into {t} values (3, 'c')")
+    checked(view)
+    with pytest.raises(QueryError, match=r"`other` cannot be found.*make views and functions by the sparkSession"):
+        shop.view(lambda t: shop.spark.sql("select k from other") if t else t, "w").refresh()
