@@ -50,14 +50,14 @@ select carrier, p, rank() over (partition by carrier order by p) r
 from (select carrier, origin, percentile(delay, 0.5) p, max(delay) w, avg(delay) a from flights group by all)
 order by r limit 10
 -- before:
---   limit limit 10, order by r ASC NULLS FIRST, carrier ASC NULLS FIRST, p ASC NULLS FIRST
+--   limit 10, order by r ASC NULLS FIRST, carrier ASC NULLS FIRST, p ASC NULLS FIRST
 --     window RANK() OVER (PARTITION BY carrier ORDER BY p ASC NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 --       project carrier, p
 --         group by carrier, origin: percentile(delay, CAST(0.5BD AS DOUBLE), 1L)
 --           project carrier, origin, delay, CAST(0.5BD AS DOUBLE) AS percentile_of, 1L AS percentile_of_2
 --             source flights (carrier, origin, delay)
 -- after:
---   limit limit 10, order by r ASC NULLS FIRST, carrier ASC NULLS FIRST, p ASC NULLS FIRST | all rows, before and after; ties broken by all columns
+--   limit 10, order by r ASC NULLS FIRST, carrier ASC NULLS FIRST, p ASC NULLS FIRST | all rows, before and after; ties broken by all columns
 --     window RANK() OVER (PARTITION BY carrier ORDER BY p ASC NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) | touched partitions, before and after; ties broken by all columns
 --       project carrier, p | linear
 --         group by carrier, origin: percentile(delay, CAST(0.5BD AS DOUBLE), 1L) | percentile(delay, CAST(0.5BD AS DOUBLE), 1L): no merge, every change recomputes the group

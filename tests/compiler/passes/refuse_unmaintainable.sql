@@ -1,7 +1,7 @@
 -- case: a limit without an order
 select carrier from flights limit 3
 -- before:
---   limit limit 3
+--   limit 3
 --     source flights (carrier)
 -- after:
 --   refused: limit 3 cannot be maintained incrementally: which rows it keeps is undefined without an order. Instead: add ORDER BY before LIMIT; ties are broken by all columns.
@@ -9,7 +9,7 @@ select carrier from flights limit 3
 -- case: every reason at once
 select carrier, rand() r, map(carrier, seats) m from flights limit 3
 -- before:
---   limit limit 3
+--   limit 3
 --     project carrier, rand() AS r, map(carrier, seats) AS m
 --       source flights (carrier, seats)
 -- after:
@@ -47,8 +47,8 @@ select carrier, max(day) - min(day) as span from flights group by carrier
 -- case: an ordered limit is maintained
 select carrier, day from flights order by day limit 3
 -- before:
---   limit limit 3, order by day ASC NULLS FIRST, carrier ASC NULLS FIRST
+--   limit 3, order by day ASC NULLS FIRST, carrier ASC NULLS FIRST
 --     source flights (carrier, day)
 -- after:
---   limit limit 3, order by day ASC NULLS FIRST, carrier ASC NULLS FIRST
+--   limit 3, order by day ASC NULLS FIRST, carrier ASC NULLS FIRST
 --     source flights (carrier, day)
