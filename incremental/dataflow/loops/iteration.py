@@ -177,7 +177,7 @@ class Iteration:
     def _check_keys(self, found: Any) -> None:
         if (key := found.get("repeated")) is not None:
             raise QueryError(
-                f"iterate, {self.loop.name}: several rows have the key {key}. "
+                f"{self.loop.name}: several rows have the key {key}. "
                 "Aggregate by the key in the step of iterate, and give its start one row for each."
             )
 
