@@ -36,6 +36,10 @@ class SourceError(DeltafoldError):
     """A source cannot be read as asked: unknown, missing, malformed, vacuumed, replaced or of another schema."""
 
 
+class EvaluationError(SourceError):
+    """An expression of the query fails for values of the sources."""
+
+
 class BusyError(DeltafoldError):
     """Another process works on the same view, source, folder or host."""
 

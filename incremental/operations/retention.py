@@ -43,8 +43,8 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
             pin = entry.intent.sources.get(reader.source)
             if pin is not None and pin.place is not None:
                 yield Need(pin.place, pin.after, f"view {who}")
-                if pin.start is not None:
-                    yield Need(pin.left or pin.place, pin.start, f"view {who}")
+                for version in pin.passed:
+                    yield Need(pin.left or pin.place, version, f"view {who}")
                 if entry.report is None and pin.before is not None:
                     yield Need(pin.left or pin.place, pin.before, f"view {who}")
 
@@ -67,8 +67,8 @@ def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]
         if entry.report is None:
             befores = entry.intent.sources.items()
             yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}
-        starts = entry.intent.sources.items()
-        yield folder.name, {name: p.start for name, p in starts if p.start is not None and p.place is None}
+        for name, pin in entry.intent.sources.items():
+            yield from ((folder.name, {name: version}) for version in pin.passed if pin.place is None)
     for reader in Readers(folder).all():
         for who, stand in pinned_base_versions(place_of(reader.folder)):
             if reader.source:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from incremental.algebra.errors import StateError
 from incremental.lake.files import File, Identity
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.table_view import TableView
@@ -126,6 +127,27 @@ def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
     return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=chunk)
 
 
+def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable]) -> Intent:
+    """Return an intent that goes on from a finished chunk, and takes in all that is left of the change.
+
+    Raises StateError where its files cannot be read by the schema of the new versions.
+    """
+    assert begun.part is not None
+    number = begun.part.number + 1
+    pins = {
+        name: replace(pin, start=begun.sources[name].start, via=begun.sources[name].after)
+        for name, pin in intent.sources.items()
+    }
+    for name, pin in pins.items():
+        changes = (by_snapshots(tables[name], version, pin.after) for version in (pin.start, pin.via))
+        if pin.left is not None or not all(one_schema(change) for change in changes):
+            raise StateError(
+                f"view {intent.view}: {begun.part.number} of {begun.part.of} chunks of a change are taken in, and the "
+                f"schema of source {name} changed since. Rebuild the view."
+            )
+    return replace(intent, sources=pins, part=replace(begun.part, number=number, of=number), relied=[])
+
+
 def tables_of_chunk(
     tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk | None
 ) -> Mapping[str, VersionedTable]:
@@ -134,28 +156,31 @@ def tables_of_chunk(
         return tables
     found = file_changes(tables, pins)
     assigned = list(assign_chunks(found, chunk))
-    sides = [path for earlier in assigned[: chunk.number - 1] for path in earlier], assigned[chunk.number - 1]
-    between = {
-        name: table_of_chunk(tables[name], change, *([path for path in side if path.source == name] for side in sides))
-        for name, change in found.items()
-        if not change.empty
-    }
-    return {**tables, **between}
+    earlier = [path for chunk_before in assigned[: chunk.number - 1] for path in chunk_before]
+    now = assigned[chunk.number - 1]
+
+    def between(name: str) -> ChunkTable:
+        table, change, pin = tables[name], found[name], pins[name]
+        old = {} if change.before is None else table.files(change.before)
+        taken = [path for path in earlier if path.source == name]
+        exchange(old, taken)
+        new = dict(old)
+        exchange(new, [path for path in now if path.source == name])
+        if pin.via is not None:
+            change, new = by_snapshots(table, pin.start, pin.after), table.files(pin.after)
+        return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
+
+    return {**tables, **{name: between(name) for name, change in found.items() if not change.empty}}
 
 
 def table_of_chunk(
-    table: VersionedTable, whole: Difference, earlier: Sequence[PathChange], now: Sequence[PathChange]
+    table: VersionedTable, whole: Difference, old: dict[Identity, File], new: dict[Identity, File]
 ) -> ChunkTable:
-    """Return one table in a chunk, after the changes of earlier chunks."""
-    files = {} if whole.before is None else table.files(whole.before)
-    exchange(files, earlier)
-    old = dict(files)
-    exchange(files, now)
-    removed = tuple(file for path in now for file in path.removed)
-    added = tuple(file for path in now for file in path.added)
-    before = whole.after if earlier else whole.before
-    change = replace(whole, before=before, removed=removed, added=added)
-    return ChunkTable(table, files, ChunkTable(table, old, None, change), change)
+    """Return one table in a chunk; whole: the change, from its beginning; old, new: the files before and after it."""
+    removed = tuple(file for identity, file in old.items() if identity not in new)
+    added = tuple(file for identity, file in new.items() if identity not in old)
+    change = replace(whole, removed=removed, added=added)
+    return ChunkTable(table, new, ChunkTable(table, old, None, change), change)
 
 
 def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None:
@@ -170,10 +195,12 @@ def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None
 def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
     """Return the change of each source over all chunks, from the file lists of both versions.
 
-    The commits are not sufficient: they give the same rows, but skip compactions, so that a file may be removed that
-    was never added; and they give other files once a vacuum has removed what a compaction replaced.
+    Chunks lead to `via` where their rest goes to other versions. The commits are not sufficient: they give the same
+    rows, but skip compactions, so that a file may be removed that was never added; and they give other files once a
+    vacuum has removed what a compaction replaced.
     """
-    return {name: by_snapshots(tables[name], pin.start, pin.after) for name, pin in pins.items()}
+    ends = {name: pin.after if pin.via is None else pin.via for name, pin in pins.items()}
+    return {name: by_snapshots(tables[name], pin.start, ends[name]) for name, pin in pins.items()}
 
 
 def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list[PathChange]]:

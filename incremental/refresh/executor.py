@@ -105,7 +105,7 @@ class Executor:
 
     def _fail(self, epoch: Epoch, error: DeltafoldError, is_copy: bool) -> None:
         """Remove the entry of an epoch that wrote nothing, so the next can differ; else add the fix to the error."""
-        if is_copy or not (epoch.resumed or any(epoch.is_marked(table) for table in epoch.tables)):
+        if is_copy or not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)
             return
         unfinished = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} is unfinished"

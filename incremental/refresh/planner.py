@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from incremental.algebra.errors import SourceError, StateError
 from incremental.algebra.results.report import APPLIED, REBUILT, RESUMED, EpochVerdict
 from incremental.lake.version_diff import file_difference
-from incremental.refresh.chunks import next_chunk_of, split_into_chunks
+from incremental.refresh.chunks import next_chunk_of, rest_of, split_into_chunks
 from incremental.refresh.compatibility import Redefinition, check_layout, find_redefinition
 from incremental.refresh.epoch import is_marked
 from incremental.refresh.incremental_refresh import Incremental, RefreshStrategy
@@ -46,7 +46,13 @@ class EpochPlan:
     @property
     def begins_change(self) -> bool:
         """Whether it is the first to read its change: not a later chunk, and not resumed."""
-        return not self.is_resumed and (self.intent.part is None or self.intent.part.number == 1)
+        part = self.intent.part
+        return not self.is_resumed and (part is None or part.number == 1 or self.intent.takes_rest)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether it is a chunk that could be taken in together with the others."""
+        return self.intent.part is not None and not self.intent.takes_rest
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,12 @@ class Planner:
         intent, strategy = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
         return EpochPlan(strategy, next_chunk_of(intent, versions), strategy.verdict, last=last)
+
+    def rest(self, last: Entry, pins: Mapping[str, Pin]) -> EpochPlan:
+        """Return the plan that takes in at once what the finished chunks left, up to the pinned versions."""
+        strategy = self.mode_policy.of(last.intent.mode)
+        intent = rest_of(last.intent, self._intent(strategy, last, dict(pins), None), self.inputs.of(pins))
+        return EpochPlan(strategy, intent, strategy.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool

@@ -5,15 +5,17 @@ An interrupted epoch is finished first, from its pinned versions. The protocol i
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
+from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
 from incremental.algebra.results.report import RESUMED, Report
 from incremental.lake.log.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD, check_tables
 from incremental.refresh.executor import Executor
 from incremental.refresh.mode import ModePolicy
-from incremental.refresh.planner import Planner
+from incremental.refresh.planner import EpochPlan, Planner
 from incremental.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
@@ -58,7 +60,10 @@ class Refresh:
             reached = self.inputs.reach(targets, done, progress)
             below.close()
             report = self._refresh_to(targets, reached, progress, rebuild, chunk_bytes)
-            report = with_resumed(self._finish_chunks(progress, report) or report, resumed)
+            report = self._finish_chunks(progress, report) or report
+            if (last := store.journal.last()) is not None and not last.complete:
+                report = self._refresh_to(targets, reached, progress)
+            report = with_resumed(report, resumed)
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -98,20 +103,47 @@ class Refresh:
             return None
         self._check_query(last)
         plan = self._planner.resume(last)
-        resumed = None if last.report is not None else self._executor.run(plan, progress)
-        return self._finish_chunks(progress, resumed)
+        if last.report is not None:
+            return self._finish_chunks(progress, None)
+        resumed = self._run(plan, progress)
+        return resumed and self._finish_chunks(progress, resumed)
 
     def _finish_chunks(self, progress: Progress | None, begun: Report | None) -> Report | None:
-        """Run the remaining chunks of the last epoch's change; return their report merged with `begun`."""
+        """Run the remaining chunks of the last epoch's change; return their report merged with `begun`.
+
+        It ends before a chunk that fails by itself: `_refresh_to` takes in what is left.
+        """
         report = begun
         while (last := self._store.journal.last()) and last.report and (chunk := last.intent.part) and not chunk.last:
             if progress is not None:
                 left = last.report.seconds * (chunk.of - chunk.number)
                 progress(f"chunk {chunk.number + 1} of {chunk.of}, about {left:.0f} s left")
-            report = self._executor.run(self._planner.next_chunk(last), progress)
+            done = self._run(self._planner.next_chunk(last), progress)
+            if done is None:
+                break
+            report = done
         if report is None or (report is begun and report.verdict != RESUMED):
             return report
         return merge_chunk_reports(self._store.journal.entries(), report)
+
+    def _run(self, plan: EpochPlan, progress: Progress | None) -> Report | None:
+        """Run an epoch; return None for a chunk that failed by itself and wrote nothing.
+
+        Between two chunks a source has rows that none of its versions has: a cycle, two rows of a key, a sum of zero.
+        """
+        try:
+            return self._executor.run(plan, progress)
+        except (NotConvergedError, QueryError, EvaluationError) as error:
+            part, last = plan.intent.part, self._store.journal.last()
+            if part is None or not plan.is_divided or (last is not None and last.intent == plan.intent):
+                raise
+            warnings.warn(
+                f"view {plan.intent.view}: chunk {part.number} of {part.of} fails by itself. What is left of the "
+                f"change is taken in at once; a greater chunk avoids this. ({error})",
+                DeltafoldWarning,
+                stacklevel=4,
+            )
+            return None
 
     def _refresh_to(
         self,
@@ -121,16 +153,24 @@ class Refresh:
         rebuild: bool = False,
         chunk_bytes: int | None = None,
     ) -> Report:
-        """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused."""
+        """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused.
+
+        What chunks left is taken in at once.
+        """
         last = self._store.journal.last()
         if last is not None and not rebuild:
             self._check_query(last)
             check_tables(self._store, last)
         pins = self._planner.pins(last, targets, reached, rebuild)
+        if last is not None and not rebuild and not last.complete:
+            report = self._executor.run(self._planner.rest(last, pins), progress)
+            return merge_chunk_reports(self._store.journal.entries(), report)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
             return self._keep_epoch(last, pins)
         plan = self._planner.next(last, pins, rebuild, chunk_bytes)
-        report = self._executor.run(plan, progress)
+        report = self._run(plan, progress)
+        if report is None:
+            return self._refresh_to(targets, reached, progress, rebuild)
         return (
             with_resumed(self._refresh_to(targets, reached, progress, chunk_bytes=chunk_bytes), report)
             if plan.falls_short

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from incremental.algebra.errors import DeltafoldError, SourceError, StorageError
+from incremental.algebra.errors import DeltafoldError, EvaluationError, SourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import J, JavaError, is_java_instance
 
@@ -177,8 +177,9 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
-    name in the sentence. Raises SourceError for data that an expression or a Python function cannot process and for
-    missing files, StorageError for those in a folder that may not be entered, DeltafoldError for anything else.
+    name in the sentence. Raises EvaluationError for data that an expression cannot process, SourceError for data that a
+    Python function cannot process and for missing files, StorageError for those in a folder that may not be entered,
+    DeltafoldError for anything else.
     """
     try:
         yield
@@ -205,7 +206,7 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
         if kind and kind[0] == f"[{RAISED_CONDITION}]":
             reason = first_line(reason)  # somebody's own words
         fix = ONE_VERSION_FIX if data else RUN_AGAIN
-        raise (SourceError if data else DeltafoldError)(
+        raise (EvaluationError if data else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",
             f"{what}: {kind[0] if kind else type(error).__name__}. {fix}",
         ) from error

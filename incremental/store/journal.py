@@ -40,8 +40,8 @@ class Pin:
 
     If the source is a view: `place`, its table at `after` below the view's folder; `left`, its table at `before` if the
     view was rebuilt in between; `bases`, the versions of the base sources from which its answer at `after` is computed.
-    start: for a change in chunks, the version before the first one. commit: Delta's id of the commit that made
-    `after`.
+    start: for a change in chunks, the version before the first one; via: for the rest of one, taken in at once, the
+    version that they were to reach. commit: Delta's id of the commit that made `after`.
     """
 
     before: int | None
@@ -52,6 +52,12 @@ class Pin:
     bases: Mapping[str, int] = field(default_factory=dict[str, int])
     start: int | None = None
     commit: str = ""
+    via: int | None = None
+
+    @property
+    def passed(self) -> list[int]:
+        """The versions that a change in chunks reads besides `after`."""
+        return [version for version in (self.start, self.via) if version is not None]
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,11 @@ class Intent:
     part: Chunk | None = None
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     rearranges: bool = False
+
+    @property
+    def takes_rest(self) -> bool:
+        """Whether it takes in at once what finished chunks left of a change."""
+        return any(pin.via is not None for pin in self.sources.values())
 
     @property
     def arrives(self) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from incremental.algebra.errors import NotConvergedError
+from incremental.refresh.incremental_refresh import Incremental
 from tests.loops import queries
 from tests.loops.references import oracles
 from tests.night import in_turns, sampled
@@ -119,3 +121,21 @@ def test_recursion_under_policy_auto(sandbox: MemorySandbox) -> None:
     assert checked(view).verdict == "recomputed"
     sandbox.sql("insert into {edges} values (7, 8)")
     assert checked(view).verdict == "recomputed" and rows(view) == [(1,), (3,), (7,)]
+
+
+def test_a_cycle_that_is_taken_back_after_a_kill(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The killed epoch never converges; it wrote nothing, and yet was repeated until the view was rebuilt."""
+    sandbox.source("edges", "src int, dst int", [(1, 2)])
+    view = sandbox.view(
+        "with recursive r(n) max recursion level 5 as (select dst from edges where src = 1 union all "
+        "select dst from r join edges on n = src) select n from r"
+    )
+    checked(view)
+    sandbox.sql("insert into {edges} values (2, 3), (3, 2)")
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(Incremental, "run", lambda *_: 1 / 0)
+        view.refresh()
+    with pytest.raises(NotConvergedError):
+        view.refresh()
+    sandbox.sql("delete from {edges} where src = 3")
+    checked(view)

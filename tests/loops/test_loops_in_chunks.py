@@ -1,0 +1,144 @@
+"""Chunks of a change whose loops, or expressions, fail by themselves, where the whole change does not."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError
+from incremental.lake.memory import writes
+from tests.crash.points import Killed, watched
+from tests.night import in_turns, night
+from tests.sandbox import MemorySandbox, Sandbox, checked, confirm, rows
+
+pytestmark = in_turns
+
+
+@pytest.fixture(autouse=True)
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files go by names in the order of writing, so chunks do too."""
+    numbers = itertools.count()
+    monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
+
+
+LEVELS = """with recursive r(n) max recursion level 5 as (
+    select dst from t where src = 1 union select t.dst from r join t on r.n = t.src) select n from r"""
+
+
+def put_edges(sandbox: Sandbox, **edges: list[tuple[int, int]]) -> None:
+    """Write partitions of edges, one file each."""
+    for day, pairs in edges.items():
+        frame = sandbox.spark.createDataFrame([(day, *pair) for pair in pairs], "day string, src int, dst int")
+        sandbox.write("t", frame.coalesce(1), partition="day")
+
+
+def put_far_nodes(sandbox: Sandbox) -> None:
+    """Nodes that are beyond the level limit until the last of three partitions has the way to them."""
+    put_edges(sandbox, d2=[(2, 3), (3, 4)], d3=[(n, n + 1) for n in range(4, 9)], d4=[(1, 5), (5, 8)])
+
+
+def test_a_chunk_beyond_the_level_limit(sandbox: MemorySandbox) -> None:
+    """The batch query is within it. The view could not be refreshed any more, only rebuilt."""
+    put_edges(sandbox, d1=[(1, 2)])
+    sandbox.declare("t")
+    view = sandbox.view(LEVELS)
+    checked(view)
+    put_far_nodes(sandbox)
+    with pytest.warns(DeltafoldWarning, match="chunk 2 of 3 fails by itself. What is left"):
+        report = checked(view, chunk=1)
+    assert "(chunks 1 to 2 of 2)" in report.sentence and report.versions["t"] == (0, 3), report.sentence
+    put_edges(sandbox, d5=[(n, n + 1) for n in range(9, 20)], d6=[(1, 11), (1, 15), (1, 18)])
+    with pytest.warns(DeltafoldWarning, match="chunk 1 of 2 fails by itself"):
+        report = checked(view, chunk=1)
+    assert "(chunk" not in report.sentence
+    with pytest.warns(DeltafoldWarning):
+        view.rebuild(chunk=1)
+    confirm(view)
+    assert view.refresh().verdict == "nothing to do"
+
+
+@pytest.mark.parametrize("far", ["d1", "d2"])
+def test_a_first_load_beyond_the_level_limit(sandbox: MemorySandbox, far: str) -> None:
+    """Its first chunk, or a later one."""
+    put_edges(sandbox, **{"d1": [(1, 2)], far: [(n, n + 1) for n in range(1, 9)], "d3": [(1, 5), (5, 8)]})
+    sandbox.declare("t")
+    view = sandbox.view(LEVELS)
+    with pytest.warns(DeltafoldWarning, match="fails by itself"):
+        checked(view, chunk=1)
+
+
+def test_a_cycle_that_is_taken_back_between_chunks(sandbox: MemorySandbox) -> None:
+    """The change that they belong to never converges, a later version does."""
+    put_edges(sandbox, d1=[(1, 2)])
+    sandbox.declare("t")
+    view = sandbox.view(LEVELS.replace("union", "union all"))
+    checked(view)
+    put_edges(sandbox, d2=[(2, 3)], d3=[(3, 4)], d4=[(4, 2)])
+    for chunk in (1, None):
+        with pytest.warns(DeltafoldWarning), pytest.raises(NotConvergedError, match="more than 5 levels"):
+            view.refresh(chunk=chunk)
+        assert rows(view) == [(2,)] and view.status().epoch == 1 and view.verify().ok
+    sandbox.sql("delete from {t} where src = 4")
+    put_edges(sandbox, d2=[(2, 3)], d5=[(3, 5)])
+    with pytest.warns(DeltafoldWarning):
+        report = checked(view)
+    assert report.versions["t"] == (0, 6), report.sentence
+    assert rows(view) == [(2,), (3,), (3,), (4,), (4,), (5,), (5,)]
+
+
+def test_values_that_never_met_outside_of_a_chunk(sandbox: MemorySandbox) -> None:
+    """A sum of zero, which no version has, is divided by."""
+    put_edges(sandbox, d1=[(1, 1)])
+    sandbox.declare("t")
+    view = sandbox.view("select 10 / sum(dst) q from t")
+    checked(view)
+    put_edges(sandbox, d2=[(1, -1)], d3=[(1, 3)])
+    with pytest.warns(DeltafoldWarning):
+        checked(view, chunk=1)
+    put_edges(sandbox, d4=[(1, 1)], d5=[(1, -4)])
+    with pytest.warns(DeltafoldWarning), pytest.raises(EvaluationError, match="Division by zero"):
+        view.refresh(chunk=1)
+    sandbox.sql("delete from {t} where dst = -4")
+    with pytest.warns(DeltafoldWarning):
+        checked(view)
+
+
+def kill_chunks(sandbox: Sandbox, at: int) -> bool:
+    """Kill a refresh in chunks, one of which fails by itself, at one of its writes; return whether it came there."""
+    put_edges(sandbox, d1=[(1, 2)])
+    sandbox.declare("t")
+    checked(sandbox.view(LEVELS))
+    put_far_nodes(sandbox)
+    view, reached = sandbox.view(LEVELS), False
+    with warnings.catch_warnings(), watched(at):
+        warnings.simplefilter("ignore", DeltafoldWarning)
+        try:
+            view.refresh(chunk=1)
+        except Killed:
+            reached = True
+    sandbox.warehouse = sandbox.opened(tuning=sandbox.warehouse.tuning)
+    sandbox.declare("t")
+    put_edges(sandbox, d6=[(2, 8), (1, 8)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeltafoldWarning)
+        checked(sandbox.view(LEVELS))
+    return reached
+
+
+def test_a_killed_rest_of_a_change(sandbox: MemorySandbox) -> None:
+    """One that takes in what chunks left goes on from the same versions."""
+    assert kill_chunks(sandbox, 10)
+
+
+@night
+@pytest.mark.timeout(1800)
+def test_a_killed_rest_at_each_write(spark: SparkSession, tmp_path: Path) -> None:
+    at = 0
+    while kill_chunks(MemorySandbox(spark, tmp_path / str(at)), at):
+        at += 1
+    assert at > 12
