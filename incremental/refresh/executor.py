@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from incremental.algebra.errors import DeltafoldError, StateError
+from incremental.algebra.errors import DeltafoldError, NotConvergedError, StateError
 from incremental.algebra.results.report import Report
 from incremental.refresh.chunks import tables_of_chunk
 from incremental.refresh.compatibility import reason
@@ -62,12 +62,15 @@ class Executor:
     def counting(self, epoch: Epoch, title: str, is_copy: bool = False) -> Generator[None]:
         """Count the cost of an epoch; on failure, remove its entry, or add to the error that it is unfinished.
 
+        An error of a loop gets the name of the view, which may be one below the refreshed one.
         is_copy: it copies another epoch, which the view then stays at.
         """
         try:
             with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
                 yield
         except DeltafoldError as error:
+            if isinstance(error, NotConvergedError):
+                error.args = (f"view {epoch.intent.view}: {error}",)
             self._fail(epoch, error, is_copy)
             raise
 

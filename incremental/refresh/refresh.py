@@ -139,7 +139,7 @@ class Refresh:
                 raise
             warnings.warn(
                 f"view {plan.intent.view}: chunk {part.number} of {part.of} fails by itself. What is left of the "
-                f"change is taken in at once; a greater chunk avoids this. ({error})",
+                f"change is taken in at once; a greater chunk avoids this. The error was: {error}",
                 DeltafoldWarning,
                 stacklevel=4,
             )
