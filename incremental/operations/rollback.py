@@ -115,7 +115,10 @@ class Rollback:
             raise found.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, strategy)
-        pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in entry.intent.sources.items()}
+        pins = {
+            name: replace(pin, before=None, left=None, start=None, via=None)
+            for name, pin in entry.intent.sources.items()
+        }
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
         begun = replace(begun, buckets=buckets, rearranges=buckets != entry.intent.buckets)

@@ -78,7 +78,7 @@ def reusable_pins(
     if number == 0 or (chunk_bytes is not None and number < len(intent.states)):
         return None
     earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
-    pins = {name: replace(pin, before=None, left=None, start=None) for name, pin in earlier.items()}
+    pins = {name: replace(pin, before=None, left=None, start=None, via=None) for name, pin in earlier.items()}
     return pins if readable(pins, inputs, current) else None
 
 

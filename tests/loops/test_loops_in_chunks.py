@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import random
 import warnings
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +17,7 @@ from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotCon
 from incremental.lake.memory import writes
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
-from tests.sandbox import MemorySandbox, Sandbox, checked, confirm, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 pytestmark = in_turns
 
@@ -145,3 +148,54 @@ def test_a_killed_rest_at_each_write(spark: SparkSession, tmp_path: Path) -> Non
     while kill_chunks(MemorySandbox(spark, tmp_path / str(at)), at):
         at += 1
     assert at > 12
+
+
+def levels_within_limit(edges: list[tuple[int, int]]) -> set[tuple[int]] | None:
+    """The nodes of LEVELS, by hand; None if more than five levels have some."""
+    level, found, number = {dst for src, dst in edges if src == 1}, set[int](), 0
+    while level:
+        found, number = found | level, number + 1
+        level = {dst for src, dst in edges if src in level} - found
+    return {(node,) for node in found} if number <= 5 else None
+
+
+def refresh_at_the_limit(sandbox: Sandbox, seed: int, refreshes: int) -> Counter[str]:
+    """Change edges at random and refresh in chunks of a file; return how often it succeeded, was warned of, failed."""
+    chance, seen = random.Random(seed), Counter[str]()
+    sandbox.source("t", "src int, dst int", [(node, node + 1) for node in range(1, 5)])
+    view = sandbox.view(LEVELS)
+    for _ in range(refreshes):
+        for _ in range(chance.randint(1, 4)):
+            if chance.random() < 0.8:
+                nodes = [chance.randint(1, 14) for _ in range(chance.randint(1, 5))]
+                pairs = [(node, node + chance.choice((-3, 1, 1, 1, 2, 6))) for node in nodes]
+                sandbox.insert("t", "src int, dst int", pairs)
+            else:
+                sandbox.sql(f"delete from {{t}} where {chance.choice(['src', 'dst'])} = {chance.randint(1, 14)}")
+        edges = sandbox.read("select src, dst from {t}").collect()
+        expected, found = levels_within_limit([(src, dst) for src, dst in edges]), None
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", DeltafoldWarning)
+            with contextlib.suppress(NotConvergedError):
+                view.refresh(chunk=1 if chance.random() < 0.7 else None)
+                found = set(rows(view))
+                assert len(found) == len(rows(view))
+        assert found == expected, f"seed {seed}"
+        seen[("failed" if found is None else "warned" if warned else "passed")] += 1
+    return seen
+
+
+def test_chunks_at_the_level_limit(sandbox: MemorySandbox) -> None:
+    """A refresh in chunks fails where the query does, and nowhere else, whatever failed before."""
+    assert len(refresh_at_the_limit(sandbox, 1, 8)) == 3
+
+
+@night
+@pytest.mark.timeout(3600)
+def test_many_chunks_at_the_level_limit(spark: SparkSession, tmp_path: Path) -> None:
+    seen = Counter[str]()
+    for seed in range(12):
+        seen += refresh_at_the_limit(MemorySandbox(spark, tmp_path / str(seed)), seed, 12)
+    for seed in range(12, 15):
+        seen += refresh_at_the_limit(DeltaSandbox(spark, tmp_path / str(seed)), seed, 12)
+    assert min(seen["failed"], seen["warned"]) > 10, seen
