@@ -164,9 +164,10 @@ def tables_of_chunk(
         old = {} if change.before is None else table.files(change.before)
         taken = [path for path in earlier if path.source == name]
         exchange(old, taken)
-        new = dict(old)
-        exchange(new, [path for path in now if path.source == name])
-        if pin.via is not None:
+        if pin.via is None:
+            new = dict(old)
+            exchange(new, [path for path in now if path.source == name])
+        else:
             change, new = by_snapshots(table, pin.start, pin.after), table.files(pin.after)
         return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
 

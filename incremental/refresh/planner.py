@@ -49,11 +49,6 @@ class EpochPlan:
         part = self.intent.part
         return not self.is_resumed and (part is None or part.number == 1 or self.intent.takes_rest)
 
-    @property
-    def is_divided(self) -> bool:
-        """Whether it is a chunk that could be taken in together with the others."""
-        return self.intent.part is not None and not self.intent.takes_rest
-
 
 @dataclass(frozen=True)
 class Planner:

@@ -135,7 +135,7 @@ class Refresh:
             return self._executor.run(plan, progress)
         except (NotConvergedError, QueryError, EvaluationError) as error:
             part, last = plan.intent.part, self._store.journal.last()
-            if part is None or not plan.is_divided or (last is not None and last.intent == plan.intent):
+            if part is None or plan.intent.takes_rest or (last is not None and last.intent == plan.intent):
                 raise
             warnings.warn(
                 f"view {plan.intent.view}: chunk {part.number} of {part.of} fails by itself. What is left of the "
