@@ -11,9 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError
+from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
+from incremental.api import iterate
 from incremental.lake.memory import writes
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
@@ -112,6 +114,45 @@ def test_values_that_never_met_outside_of_a_chunk(sandbox: MemorySandbox) -> Non
     sandbox.sql("delete from {t} where dst = -4")
     with pytest.warns(DeltafoldWarning):
         checked(view)
+
+
+def halves(t: DataFrame) -> DataFrame:
+    """The limit of x = (x + dst) / 2 for each src."""
+
+    def step(known: DataFrame) -> DataFrame:
+        return known.join(t, "src").select("src", ((F.col("x") + F.col("dst")) / 2).alias("x"))
+
+    return iterate(t.select("src", F.lit(0.0).alias("x")), step, key="src", residual=0.1)
+
+
+def test_two_rows_of_one_key_between_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is corrected, and the new one is read before the old one goes. No version has both."""
+    backwards = itertools.count(999, -1)
+    monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(backwards):09}"))
+
+    def check_near(limits: dict[int, int]) -> None:
+        found = dict(rows(view))
+        assert found.keys() == limits.keys() and all(abs(found[key] - limit) < 0.2 for key, limit in limits.items())
+        assert view.verify().ok
+
+    put_edges(sandbox, d1=[(1, 2)])
+    sandbox.declare("t")
+    view = sandbox.view(halves)
+    view.refresh()
+    check_near({1: 2})
+    put_edges(sandbox, d2=[(1, 6)], d3=[(3, 4)])
+    sandbox.sql("delete from {t} where src = 1 and dst = 2")
+    with pytest.warns(DeltafoldWarning, match="chunk 2 of 3 fails by itself"):
+        report = view.refresh(chunk=1)
+    assert report.versions["t"] == (0, 3), report.sentence
+    check_near({1: 6, 3: 4})
+    put_edges(sandbox, d4=[(1, 7)])
+    with pytest.raises(QueryError, match="several rows have the key"):
+        view.refresh()
+    check_near({1: 6, 3: 4})
+    sandbox.sql("delete from {t} where dst = 6")
+    view.refresh()
+    check_near({1: 7, 3: 4})
 
 
 def kill_chunks(sandbox: Sandbox, at: int) -> bool:
