@@ -111,8 +111,9 @@ class Executor:
         if is_copy or not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)
             return
-        unfinished = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view} is unfinished"
+        unfinished, last = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view}", self.store.journal.last_complete()
+        way = "rebuild the view" if last is None else f"roll the view back to epoch {last.intent.epoch}, or rebuild it"
         error.args = (
-            f"{str(error).rstrip('.')}. {unfinished}: the next refresh repeats it with the same source versions. "
-            "If the cause is in their data, correct the source and rebuild the view; else remove it and refresh again.",
+            f"{str(error).rstrip('.')}. {unfinished} is unfinished: the next refresh repeats it with the same source "
+            f"versions. If the cause is in their data, correct the source and {way}; else remove it and refresh again.",
         )
