@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import NotConvergedError
+from incremental.algebra.errors import NotConvergedError, QueryError
 from incremental.refresh.incremental_refresh import Incremental
 from tests.loops import queries
 from tests.loops.references import oracles
@@ -121,6 +121,16 @@ def test_recursion_under_policy_auto(sandbox: MemorySandbox) -> None:
     assert checked(view).verdict == "recomputed"
     sandbox.sql("insert into {edges} values (7, 8)")
     assert checked(view).verdict == "recomputed" and rows(view) == [(1,), (3,), (7,)]
+
+
+def test_messages_of_sql_name_its_relation(sandbox: MemorySandbox) -> None:
+    """They said fixpoint, which is not in the query. Spark refuses other types in UNION ALL, too."""
+    sandbox.source("edges", "src int, dst bigint", [(1, 2), (2, 3), (3, 4)])
+    query = "with recursive r(n) max recursion level 1 as (select src from edges where src = 1 union {}) table r"
+    with pytest.raises(QueryError, match=r"^recursion r: .* types bigint, and the start has int\. Cast them"):
+        sandbox.view(query.format("select dst from r join edges on n = src")).refresh()
+    with pytest.raises(NotConvergedError, match=r"^recursion r: round 2 still found rows, and the limit is 1\. "):
+        sandbox.view(query.format("select int(dst) from r join edges on n = src")).batch({"edges": 0})
 
 
 def test_a_cycle_that_is_taken_back_after_a_kill(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:

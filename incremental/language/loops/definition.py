@@ -178,7 +178,7 @@ def check_rounds(rounds: int, options: LoopOptions) -> None:
     """Refuse a loop that finds rows in more rounds than its limit; raises NotConvergedError."""
     if rounds > options.limit:
         raise NotConvergedError(
-            f"fixpoint: round {rounds} still found rows, and the limit is {options.limit}. "
+            f"{options.function}: round {rounds} still found rows, and the limit is {options.limit}. "
             "Raise the limit, or bound what the step counts up."
         )
 

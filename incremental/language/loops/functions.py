@@ -64,6 +64,12 @@ def fixpoint(
     return _evaluate(init, step, LoopOptions("fixpoint", "best" if keys else "set", most, keys, kept))
 
 
+def recursive_union(name: str, init: DataFrame, step: Callable[[DataFrame], DataFrame], limit: int | None) -> DataFrame:
+    """Return the fixpoint of a recursive relation of SQL, whose name is in messages; as `fixpoint` beside that."""
+    most = MOST_LEVELS if limit is None else limit
+    return cast(DataFrame, _evaluate(init, step, LoopOptions(f"recursion {name}", "set", most)))
+
+
 @overload
 def iterate(
     start: DataFrame, step: Callable[[DataFrame], DataFrame], times: int | None = None, *,

@@ -1,6 +1,6 @@
 """Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark has the UNION ALL form alone.
 
-Each such relation of the parsed text is replaced by the answer of `fixpoint`: init is the union of the branches that do
+Each such relation of the parsed text is replaced by the answer of a fixpoint: init is the union of the branches that do
 not name the relation, the step that of those which do. For one reference in a branch this is SQL's meaning; with
 several it is the least fixpoint (PostgreSQL refuses those).
 """
@@ -14,7 +14,7 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from incremental.algebra.errors import QueryError
-from incremental.language.loops.functions import fixpoint
+from incremental.language.loops.functions import recursive_union
 from incremental.language.mentions import CASE, tables
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J, JavaError
@@ -101,7 +101,7 @@ class _Unions:
         def step(rows: DataFrame) -> DataFrame:
             return self._frame(recursion.terms, [*before, self._relation(recursion.name, rows)])
 
-        return self._relation(recursion.name, fixpoint(init, step, limit=recursion.limit))
+        return self._relation(recursion.name, recursive_union(recursion.name, init, step, recursion.limit))
 
     def _frame(self, branches: Sequence[J], relations: Sequence[J]) -> DataFrame:
         plan = branches[0]
