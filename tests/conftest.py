@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 from uuid import uuid4
@@ -110,6 +112,15 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
     lake = MemoryLake()
     monkeypatch.setattr(api, "DELTA", lake)
     return lake
+
+
+@pytest.fixture
+def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the files of tables in memory by the order of writing, which is then that of chunks."""
+    from incremental.lake.memory import writes
+
+    numbers = itertools.count()
+    monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
 
 
 @pytest.fixture(autouse=True)

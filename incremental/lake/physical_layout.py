@@ -45,6 +45,10 @@ class Storage(DeltaTable):
         options = {"dataChange": "false", "replaceWhere": condition, "userMetadata": metadata}
         rows.write.format("delta").mode("overwrite").options(**options).save(self.path)
 
+    def restore(self, version: int) -> None:
+        """Make the rows of an earlier version the latest ones, by Delta's RESTORE."""
+        tables.DeltaTable.forPath(self.spark, self.path).restoreToVersion(version)
+
     def compact(self, condition: str) -> None:
         """Run Delta's OPTIMIZE on the partitions that fulfil a condition; `true` for all."""
         # in SQL, since Delta's own builder does not quote a backtick in the path; it takes no WHERE without partitions

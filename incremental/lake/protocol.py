@@ -232,6 +232,10 @@ class Table(VersionedTable, Protocol):
         """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
         ...
 
+    def restore(self, version: int) -> None:
+        """Make the rows of an earlier version the latest ones; its files must still be there. Marks stay."""
+        ...
+
     def compact(self, condition: str) -> None:
         """Rewrite the files of each partition that fulfils a condition as one; `true` for all."""
         ...

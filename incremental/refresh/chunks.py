@@ -143,7 +143,7 @@ def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable])
         if pin.left is not None or not all(one_schema(change) for change in changes):
             raise StateError(
                 f"view {intent.view}: {begun.part.number} of {begun.part.of} chunks of a change are taken in, and the "
-                f"schema of source {name} changed since. Rebuild the view."
+                f"schema or partitioning of source {name} changed since. Rebuild the view."
             )
     return replace(intent, sources=pins, part=replace(begun.part, number=number, of=number), relied=[])
 

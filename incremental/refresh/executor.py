@@ -21,6 +21,7 @@ from incremental.refresh.reporting import report_of, unaffected_report, with_cho
 from incremental.refresh.sources.constraint_checks import check_constraints
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.refresh.state_reuse import find_reusable
+from incremental.refresh.take_back import BY_ITSELF, take_back
 from incremental.spark.java_errors import explain_errors
 from incremental.spark.job_stats import Measure
 from incremental.store.answer_pointer import AnswerPointer
@@ -107,13 +108,20 @@ class Executor:
         return report
 
     def _fail(self, epoch: Epoch, error: DeltafoldError, is_copy: bool) -> None:
-        """Remove the entry of an epoch that wrote nothing, so the next can differ; else add the fix to the error."""
+        """Remove the entry of an epoch that wrote nothing, or take it back, so the next can differ.
+
+        One that would not fail again for its own data stays, and the fix is added to the error. So does a first epoch,
+        which there is nothing before: the next refresh replaces its generation.
+        """
         if is_copy or not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)
+            return
+        if isinstance(error, BY_ITSELF):
+            take_back(self.store, epoch.intent)
             return
         unfinished, last = f"Epoch {epoch.intent.epoch} of view {epoch.intent.view}", self.store.journal.last_complete()
         way = "rebuild the view" if last is None else f"roll the view back to epoch {last.intent.epoch}, or rebuild it"
         error.args = (
             f"{str(error).rstrip('.')}. {unfinished} is unfinished: the next refresh repeats it with the same source "
-            f"versions. If the cause is in their data, correct the source and {way}; else remove it and refresh again.",
+            f"versions. Remove the cause and refresh again; if it is in their data, correct the source and {way}.",
         )

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
-from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
+from incremental.algebra.errors import DeltafoldWarning
 from incremental.algebra.results.report import RESUMED, Report
 from incremental.lake.log.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD, check_tables
@@ -19,6 +19,7 @@ from incremental.refresh.planner import EpochPlan, Planner
 from incremental.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
 from incremental.refresh.sources.chain_lock import lock_chain
 from incremental.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
+from incremental.refresh.take_back import BY_ITSELF, finish_taking_back
 from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Entry, Pin, base_versions
 from incremental.store.view_store import Store
@@ -94,7 +95,8 @@ class Refresh:
         """Point readers to the answer and finish an interrupted epoch; returns whether to rebuild, and its report."""
         self._pointer.begin()
         rebuild = rebuild or self._replaces(progress)
-        return rebuild, self._resume(progress, rebuild)
+        resumed = self._resume(progress, rebuild)
+        return rebuild or self._has_failed(), resumed
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
@@ -102,6 +104,9 @@ class Refresh:
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)
+        if last.intent.takes_back:
+            finish_taking_back(self._store, last.intent)
+            return self._finish_chunks(progress, None)
         plan = self._planner.resume(last)
         if last.report is not None:
             return self._finish_chunks(progress, None)
@@ -127,23 +132,31 @@ class Refresh:
         return merge_chunk_reports(self._store.journal.entries(), report)
 
     def _run(self, plan: EpochPlan, progress: Progress | None) -> Report | None:
-        """Run an epoch; return None for a chunk that failed by itself and wrote nothing.
+        """Run an epoch; return None where it failed by itself and another one may not: a chunk, or an interrupted one.
 
         Between two chunks a source has rows that none of its versions has: a cycle, two rows of a key, a sum of zero.
         """
+        intent, part = plan.intent, plan.intent.part
         try:
             return self._executor.run(plan, progress)
-        except (NotConvergedError, QueryError, EvaluationError) as error:
-            part, last = plan.intent.part, self._store.journal.last()
-            if part is None or plan.intent.takes_rest or (last is not None and last.intent == plan.intent):
+        except BY_ITSELF as error:
+            if plan.is_resumed:
+                what = f"epoch {intent.epoch}, which was interrupted, fails by itself. The latest versions are taken in"
+            elif part is None or intent.takes_rest:
                 raise
-            warnings.warn(
-                f"view {plan.intent.view}: chunk {part.number} of {part.of} fails by itself. What is left of the "
-                f"change is taken in at once; a greater chunk avoids this. The error was: {error}",
-                DeltafoldWarning,
-                stacklevel=4,
-            )
+            else:
+                what = (
+                    f"chunk {part.number} of {part.of} fails by itself. What is left of the change is taken in at "
+                    "once; a greater chunk avoids this"
+                )
+            because = str(error).split(". ")[0].rstrip(".")  # without its advice: another epoch follows
+            warnings.warn(f"view {intent.view}: {what}. The error was: {because}.", DeltafoldWarning, stacklevel=4)
             return None
+
+    def _has_failed(self) -> bool:
+        """Return whether the last epoch is the first of its generation, and failed by itself after it wrote a part."""
+        last = self._store.journal.last()
+        return last is not None and last.report is None
 
     def _refresh_to(
         self,
@@ -170,7 +183,7 @@ class Refresh:
         plan = self._planner.next(last, pins, rebuild, chunk_bytes)
         report = self._run(plan, progress)
         if report is None:
-            return self._refresh_to(targets, reached, progress, rebuild)
+            return self._refresh_to(targets, reached, progress, rebuild or self._has_failed())
         return (
             with_resumed(self._refresh_to(targets, reached, progress, chunk_bytes=chunk_bytes), report)
             if plan.falls_short

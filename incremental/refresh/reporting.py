@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from incremental.algebra.results.report import NOTHING_TO_DO, REBUILT, RESUMED, VIEW_MARK, EpochVerdict, Report
+from incremental.algebra.results.report import (
+    NOTHING_TO_DO,
+    REBUILT,
+    RESUMED,
+    TAKEN_BACK,
+    VIEW_MARK,
+    EpochVerdict,
+    Report,
+)
 from incremental.algebra.results.upkeep import format_count
 from incremental.refresh.compatibility import Redefinition
 from incremental.refresh.epoch import RoundsByLoop
@@ -60,7 +68,7 @@ def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
     If it lacks the first, the touched partitions are unknown.
     """
     chunks = list[tuple[Chunk, Report]]()
-    for entry in reversed(entries):
+    for entry in reversed([each for each in entries if each.report is None or each.report.verdict != TAKEN_BACK]):
         chunk = entry.intent.part
         if chunk is None or entry.report is None or (chunks and chunk.number >= chunks[0][0].number):
             break

@@ -177,9 +177,9 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
-    name in the sentence. Raises EvaluationError for data that an expression cannot process, SourceError for data that a
-    Python function cannot process and for missing files, StorageError for those in a folder that may not be entered,
-    DeltafoldError for anything else.
+    name in the sentence. Raises EvaluationError for data that an expression or a Python function cannot process,
+    SourceError for missing files, StorageError for those in a folder that may not be entered, DeltafoldError for
+    anything else.
     """
     try:
         yield
@@ -194,12 +194,13 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
         if is_decimal_overflow(error):
-            raise SourceError(
+            raise EvaluationError(
                 "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
         if raised := python_error(error):
-            raise SourceError(f"Python function of the query: {raised}. Correct the function, or the data.") from error
+            said = f"Python function of the query: {raised}. Correct the function, or the data."
+            raise EvaluationError(said) from error
         reason, what = causes(error)[0].strip().split("\n")[0], f"Spark could not run the {work}"
         kind = CONDITION.match(reason)
         data = DATA_SQLSTATE.search(reason)

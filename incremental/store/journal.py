@@ -84,7 +84,7 @@ class Intent:
 
     constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
     states: for each state a digest of its plan, then its stored columns (Layout.merged); rearranges: it only copies the
-    last epoch into other buckets.
+    last epoch into other buckets; takes_back: it only restores the tables that a failed epoch of this number wrote.
     """
 
     view: str
@@ -101,6 +101,7 @@ class Intent:
     part: Chunk | None = None
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     rearranges: bool = False
+    takes_back: bool = False
 
     @property
     def takes_rest(self) -> bool:

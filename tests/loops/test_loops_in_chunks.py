@@ -21,15 +21,7 @@ from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
-pytestmark = in_turns
-
-
-@pytest.fixture(autouse=True)
-def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files go by names in the order of writing, so chunks do too."""
-    numbers = itertools.count()
-    monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
-
+pytestmark = [in_turns, pytest.mark.usefixtures("files_in_order")]
 
 LEVELS = """with recursive r(n) max recursion level 5 as (
     select dst from t where src = 1 union select t.dst from r join t on r.n = t.src) select n from r"""

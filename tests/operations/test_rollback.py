@@ -7,14 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from incremental.algebra.errors import (
-    BusyError,
-    ChangedQueryError,
-    NotConvergedError,
-    SourceError,
-    StateError,
-    UsageError,
-)
+from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError, UsageError
 from incremental.lake.durable import lock
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
@@ -49,33 +42,6 @@ def test_back_and_forward_again(sandbox: MemorySandbox) -> None:
         assert view.rollback(1, generation=1).generation == 3
         assert rows(view) == answers[view.name, 1]
         checked(view)
-
-
-TWO_LOOPS = """with recursive
-    a(n) as (select dst from t where src = 1 union select t.dst from a join t on a.n = t.src),
-    b(n) max recursion level 3 as (select dst from t where src = 1 union select t.dst from b join t on b.n = t.src)
-    select n, 'a' name from a union all select n, 'b' from b"""
-
-
-def test_back_from_an_epoch_that_fails_in_its_middle(sandbox: MemorySandbox) -> None:
-    """The first loop is written, the second fails at the pinned versions, whatever comes later."""
-    sandbox.source("t", "src int, dst int", [(1, 2)])
-    view = sandbox.view(TWO_LOOPS)
-    with pytest.raises(NotConvergedError, match=r"correct the source and rebuild the view; else"):
-        sandbox.sql("insert into {t} select id, id + 1 from range(2, 9)")
-        view.refresh()
-    sandbox.sql("delete from {t} where src > 1")
-    view.rebuild()
-    sandbox.sql("insert into {t} select id, id + 1 from range(2, 9)")
-    way_back = r"Epoch 2 of view v is unfinished.*correct the source and roll the view back to epoch 1, or rebuild it;"
-    with pytest.raises(NotConvergedError, match=way_back):
-        view.refresh()
-    sandbox.sql("delete from {t} where src = 4")
-    with pytest.raises(NotConvergedError, match=way_back):
-        view.refresh()
-    assert view.rollback(1).verdict == "rolled back"
-    checked(view)
-    assert rows(view) == [(n, name) for n in (2, 3, 4) for name in "ab"]
 
 
 def test_what_cannot_be_gone_back_to(sandbox: MemorySandbox) -> None:

@@ -14,7 +14,15 @@ from typing import Any, Final, Literal, Self, cast
 VIEW_MARK = "view "  # before the name of a source that is a view, among `Report.versions`: no source's name has a space
 
 EpochVerdict = Literal[
-    "applied", "nothing to do", "recomputed", "rebuilt", "resumed", "rolled back", "rebucketed", "branched"
+    "applied",
+    "nothing to do",
+    "recomputed",
+    "rebuilt",
+    "resumed",
+    "rolled back",
+    "rebucketed",
+    "branched",
+    "taken back",
 ]  # what a refresh, a rollback or a branch did; journals store it
 APPLIED: Final = "applied"
 NOTHING_TO_DO: Final = "nothing to do"
@@ -24,6 +32,7 @@ RESUMED: Final = "resumed"
 ROLLED_BACK: Final = "rolled back"
 REBUCKETED: Final = "rebucketed"
 BRANCHED: Final = "branched"
+TAKEN_BACK: Final = "taken back"
 
 
 class Json:

@@ -1,0 +1,60 @@
+"""Take back an epoch that failed by itself after it had written some of its tables.
+
+It would fail whenever it was repeated, and its number cannot be used again: Delta would skip the writes of tables that
+have its mark. So these tables are restored, and the epoch stays in the journal as one that changed nothing. Its entry
+is replaced first, by one that says so (`takes_back`): after a crash, the next refresh restores what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from incremental.algebra.errors import EvaluationError, NotConvergedError, QueryError
+from incremental.algebra.results.report import TAKEN_BACK, Report
+from incremental.spark.java_errors import explain_errors
+from incremental.store.journal import Entry, Intent
+from incremental.store.view_store import Store
+
+BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
+"""The errors of an epoch that depend on nothing but its query and the rows of its sources."""
+
+
+def take_back(store: Store, failed: Intent) -> bool:
+    """Return to the epoch before a failed one; False, with nothing done, where its generation has none."""
+    before = entry_before(store, failed)
+    if before is None:
+        return False
+    begun = replace(before.intent, epoch=failed.epoch, tables=failed.tables, takes_back=True)
+    store.journal.begin(begun)
+    finish_taking_back(store, begun)
+    return True
+
+
+def finish_taking_back(store: Store, begun: Intent) -> None:
+    """Restore the tables that the failed epoch wrote, and complete its entry."""
+    before = entry_before(store, begun)
+    assert before is not None and before.report is not None
+    tables = {name: store.table(begun.generation, name) for name in begun.tables}
+    with explain_errors({}, False, "return to the epoch before"):
+        for name, table in tables.items():
+            version = begun.tables[name]
+            if version is not None and table.version() != version:
+                table.restore(version)
+        after = {name: table.version() for name, table in tables.items()}
+    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun.epoch), after)
+
+
+def entry_before(store: Store, intent: Intent) -> Entry | None:
+    """Return the finished epoch before one, None if its generation has none."""
+    earlier = [entry for entry in store.journal.entries(2) if entry.intent.epoch < intent.epoch]
+    found = next((entry for entry in earlier if entry.intent.generation == intent.generation), None)
+    return None if found is None or found.report is None else found
+
+
+def report_of_nothing(before: Report, epoch: int) -> Report:
+    """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
+    return Report(
+        before.view, epoch, before.generation, TAKEN_BACK,
+        f"{before.view}: epoch {epoch} {TAKEN_BACK}, as it failed: the view is as after epoch {before.epoch}",
+        before.versions, finished=before.finished, partitions=(), residuals=before.residuals,
+    )  # fmt: skip
