@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from incremental.algebra.errors import EvaluationError, NotConvergedError, QueryError
 from incremental.algebra.results.report import TAKEN_BACK, Report
+from incremental.refresh.reporting import versions_by_source
 from incremental.spark.java_errors import explain_errors
 from incremental.store.journal import Entry, Intent
 from incremental.store.view_store import Store
@@ -19,15 +20,15 @@ BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
 """The errors of an epoch that depend on nothing but its query and the rows of its sources."""
 
 
-def take_back(store: Store, failed: Intent) -> bool:
-    """Return to the epoch before a failed one; False, with nothing done, where its generation has none."""
-    before = entry_before(store, failed)
-    if before is None:
-        return False
-    begun = replace(before.intent, epoch=failed.epoch, tables=failed.tables, takes_back=True)
+def take_back(store: Store, failed: Intent) -> None:
+    """Return to the epoch before a failed one; does nothing where its generation has none."""
+    if (before := entry_before(store, failed)) is None:
+        return
+    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in before.intent.sources.items()}
+    begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
+    begun = replace(begun, rearranges=False, takes_back=True)
     store.journal.begin(begun)
     finish_taking_back(store, begun)
-    return True
 
 
 def finish_taking_back(store: Store, begun: Intent) -> None:
@@ -41,7 +42,7 @@ def finish_taking_back(store: Store, begun: Intent) -> None:
             if version is not None and table.version() != version:
                 table.restore(version)
         after = {name: table.version() for name, table in tables.items()}
-    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun.epoch), after)
+    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun), after)
 
 
 def entry_before(store: Store, intent: Intent) -> Entry | None:
@@ -51,10 +52,10 @@ def entry_before(store: Store, intent: Intent) -> Entry | None:
     return None if found is None or found.report is None else found
 
 
-def report_of_nothing(before: Report, epoch: int) -> Report:
+def report_of_nothing(before: Report, begun: Intent) -> Report:
     """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
     return Report(
-        before.view, epoch, before.generation, TAKEN_BACK,
-        f"{before.view}: epoch {epoch} {TAKEN_BACK}, as it failed: the view is as after epoch {before.epoch}",
-        before.versions, finished=before.finished, partitions=(), residuals=before.residuals,
+        begun.view, begun.epoch, begun.generation, TAKEN_BACK,
+        f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as after epoch {begun.epoch - 1}",
+        versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
     )  # fmt: skip

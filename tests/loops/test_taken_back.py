@@ -133,10 +133,7 @@ def test_chunks_that_fail_in_their_middle(sandbox: MemorySandbox) -> None:
 
 
 def test_a_chunk_in_which_a_python_function_fails(sandbox: MemorySandbox) -> None:
-    @F.udf("double")
-    def quotient(a: int, b: int) -> float:
-        return a / b
-
+    quotient = F.udf(lambda a, b: a / b, "double")
     put(sandbox, "k int, b int", [(1, 1)])
     sandbox.declare("t")
     view = sandbox.view(lambda t: t.groupBy("k").agg(quotient(F.count("*"), F.sum("b")).alias("q")))
@@ -228,6 +225,7 @@ def kill_failing(sandbox: Sandbox, at: int) -> bool:
     put_edges(sandbox, [(1, 2)])
     sandbox.declare("t")
     checked(sandbox.view(TWO_LOOPS))
+    sandbox.view(TWO_LOOPS).rebucket(2)
     put_edges(sandbox, path(2, 9))
 
     def refresh(view: View) -> None:
