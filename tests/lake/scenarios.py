@@ -80,6 +80,9 @@ def own_writes(at: Scenario) -> None:
     at.do("append by another partition", lambda t: t.append(first, mark(17), "k"))
     at.do("compact one partition", lambda t: t.compact(f"{BUCKET} IN (0)"))
     at.do("compact again", lambda t: t.compact(f"{BUCKET} IN (0)"))
+    at.do("restore", lambda t: t.restore(1))
+    at.do("append of an epoch that was taken back", lambda t: t.append(first, mark(13), BUCKET))
+    at.do("append after it", lambda t: t.append(first, mark(18), BUCKET))
     at.do("clone", lambda t: t.clone(at.table(), 0), "clone")
     at.do("append to the clone", lambda t: t.append(first, mark(1), BUCKET), "clone")
 
