@@ -110,8 +110,7 @@ class Executor:
     def _fail(self, epoch: Epoch, error: DeltafoldError, is_copy: bool) -> None:
         """Remove the entry of an epoch that wrote nothing, or take it back, so the next can differ.
 
-        One that would not fail again for its own data stays, and the fix is added to the error. So does a first epoch,
-        which there is nothing before: the next refresh replaces its generation.
+        One that would not fail again for its own data stays, and the fix is added to the error.
         """
         if is_copy or not any(epoch.is_marked(table) for table in epoch.tables):
             self.store.journal.remove(epoch.intent)

@@ -96,7 +96,7 @@ class Refresh:
         self._pointer.begin()
         rebuild = rebuild or self._replaces(progress)
         resumed = self._resume(progress, rebuild)
-        return rebuild or self._has_failed(), resumed
+        return rebuild or self._has_failed() or self._replaces(progress), resumed
 
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
@@ -141,7 +141,7 @@ class Refresh:
             return self._executor.run(plan, progress)
         except BY_ITSELF as error:
             if plan.is_resumed:
-                what = f"epoch {intent.epoch}, which was interrupted, fails by itself. The latest versions are taken in"
+                what = f"epoch {intent.epoch}, which was interrupted, fails by itself. The latest versions are next"
             elif part is None or intent.takes_rest:
                 raise
             else:
@@ -154,7 +154,7 @@ class Refresh:
             return None
 
     def _has_failed(self) -> bool:
-        """Return whether the last epoch is the first of its generation, and failed by itself after it wrote a part."""
+        """Return whether the last epoch is a first load that failed by itself after it wrote a part."""
         last = self._store.journal.last()
         return last is not None and last.report is None
 

@@ -3,6 +3,9 @@
 It would fail whenever it was repeated, and its number cannot be used again: Delta would skip the writes of tables that
 have its mark. So these tables are restored, and the epoch stays in the journal as one that changed nothing. Its entry
 is replaced first, by one that says so (`takes_back`): after a crash, the next refresh restores what is left.
+
+The first epoch of a generation has nothing before it, so its tables are left, and the next refresh goes on from the
+generation before. Without one it begins another; until then the entry of a first load that failed stays, unfinished.
 """
 
 from __future__ import annotations
@@ -21,8 +24,12 @@ BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
 
 
 def take_back(store: Store, failed: Intent) -> None:
-    """Return to the epoch before a failed one; does nothing where its generation has none."""
+    """Return to the epoch before a failed one, or leave the generation that it was to begin."""
     if (before := entry_before(store, failed)) is None:
+        if any(entry.intent.generation != failed.generation for entry in store.journal.entries()):
+            store.journal.remove(failed)
+        else:
+            store.journal.begin(replace(failed, takes_back=True))
         return
     pins = {name: replace(pin, before=pin.after, left=None) for name, pin in before.intent.sources.items()}
     begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
@@ -32,9 +39,10 @@ def take_back(store: Store, failed: Intent) -> None:
 
 
 def finish_taking_back(store: Store, begun: Intent) -> None:
-    """Restore the tables that the failed epoch wrote, and complete its entry."""
+    """Restore the tables that the failed epoch wrote, and complete its entry; nothing for one that was the first."""
     before = entry_before(store, begun)
-    assert before is not None and before.report is not None
+    if before is None or before.report is None:
+        return
     tables = {name: store.table(begun.generation, name) for name in begun.tables}
     with explain_errors({}, False, "return to the epoch before"):
         for name, table in tables.items():
@@ -43,6 +51,8 @@ def finish_taking_back(store: Store, begun: Intent) -> None:
                 table.restore(version)
         after = {name: table.version() for name, table in tables.items()}
     store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun), after)
+    if before.report.verdict == TAKEN_BACK:
+        store.journal.remove(before.intent)  # of many failures in a row the journal keeps the last
 
 
 def entry_before(store: Store, intent: Intent) -> Entry | None:
@@ -56,6 +66,6 @@ def report_of_nothing(before: Report, begun: Intent) -> Report:
     """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
     return Report(
         begun.view, begun.epoch, begun.generation, TAKEN_BACK,
-        f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as after epoch {begun.epoch - 1}",
+        f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as before it",
         versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
     )  # fmt: skip
