@@ -101,12 +101,11 @@ class Refresh:
     def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
         last = self._store.journal.forget_copy()
+        if last is not None and last.intent.takes_back and not rebuild:
+            last = finish_taking_back(self._store, last.intent)
         if last is None or rebuild or last.complete:
             return None
         self._check_query(last)
-        if last.intent.takes_back:
-            finish_taking_back(self._store, last.intent)
-            return self._finish_chunks(progress, None)
         plan = self._planner.resume(last)
         if last.report is not None:
             return self._finish_chunks(progress, None)

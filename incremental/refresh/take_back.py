@@ -38,11 +38,11 @@ def take_back(store: Store, failed: Intent) -> None:
     finish_taking_back(store, begun)
 
 
-def finish_taking_back(store: Store, begun: Intent) -> None:
-    """Restore the tables that the failed epoch wrote, and complete its entry; nothing for one that was the first."""
+def finish_taking_back(store: Store, begun: Intent) -> Entry | None:
+    """Restore the tables that the failed epoch wrote, and complete its entry; returns it, None for a first load."""
     before = entry_before(store, begun)
     if before is None or before.report is None:
-        return
+        return None
     tables = {name: store.table(begun.generation, name) for name in begun.tables}
     with explain_errors({}, False, "return to the epoch before"):
         for name, table in tables.items():
@@ -50,9 +50,11 @@ def finish_taking_back(store: Store, begun: Intent) -> None:
             if version is not None and table.version() != version:
                 table.restore(version)
         after = {name: table.version() for name, table in tables.items()}
-    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun), after)
+    done, report = replace(begun, takes_back=False), report_of_nothing(before.report, begun)
+    store.journal.finish(done, report, after)
     if before.report.verdict == TAKEN_BACK:
         store.journal.remove(before.intent)  # of many failures in a row the journal keeps the last
+    return Entry(done, report, after)
 
 
 def entry_before(store: Store, intent: Intent) -> Entry | None:
