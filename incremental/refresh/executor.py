@@ -61,7 +61,7 @@ class Executor:
 
     @contextmanager
     def counting(self, epoch: Epoch, title: str, is_copy: bool = False) -> Generator[None]:
-        """Count the cost of an epoch; on failure, remove its entry, or add to the error that it is unfinished.
+        """Count the cost of an epoch; on failure, remove its entry, take it back, or add to the error what is left.
 
         An error of a loop gets the name of the view, which may be one below the refreshed one.
         is_copy: it copies another epoch, which the view then stays at.

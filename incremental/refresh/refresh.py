@@ -95,16 +95,16 @@ class Refresh:
         """Point readers to the answer and finish an interrupted epoch; returns whether to rebuild, and its report."""
         self._pointer.begin()
         rebuild = rebuild or self._replaces(progress)
-        resumed = self._resume(progress, rebuild)
-        return rebuild or self._has_failed() or self._replaces(progress), resumed
-
-    def _resume(self, progress: Progress | None, rebuild: bool) -> Report | None:
-        """Finish an interrupted epoch, and the chunks after it, unless the view is rebuilt."""
         last = self._store.journal.forget_copy()
-        if last is not None and last.intent.takes_back and not rebuild:
-            last = finish_taking_back(self._store, last.intent)
         if last is None or rebuild or last.complete:
-            return None
+            return rebuild, None
+        if last.intent.takes_back:
+            last = finish_taking_back(self._store, last.intent)
+        resumed = None if last is None or last.complete else self._resume(last, progress)
+        return self._has_failed() or self._replaces(progress), resumed
+
+    def _resume(self, last: Entry, progress: Progress | None) -> Report | None:
+        """Finish an interrupted epoch, and the chunks after it."""
         self._check_query(last)
         plan = self._planner.resume(last)
         if last.report is not None:
