@@ -25,6 +25,7 @@ from incremental.algebra.results.address import SqlNames
 from incremental.compilation import Compilation
 from incremental.dataflow.publish import COPY
 from incremental.lake.protocol import VersionedTable
+from incremental.lake.remote.remote_path import Place
 from incremental.language.loops.measured_points import MeasuredPoints
 from incremental.language.loops.options import evaluate_by
 from incremental.language.mentions import find_mentions
@@ -33,7 +34,7 @@ from incremental.refresh.compatibility import find_redefinition
 from incremental.refresh.mode import Choice, predict_choice
 from incremental.refresh.refresh import Refresh
 from incremental.refresh.sources.source_catalog import Declared
-from incremental.refresh.sources.upstream import Inputs, UpstreamView
+from incremental.refresh.sources.upstream import Inputs, Targets, UpstreamView
 from incremental.spark.session_state import temporary_functions
 from incremental.store.journal import Entry, base_versions
 from incremental.store.snapshot import LastAnswer
@@ -261,21 +262,25 @@ class ResolvedView:
         versions: of all base sources, by their path through the views; points: evaluates its loops, which else
         go by definition.
         """
-        frames = {name: table.scan(versions[name]) for name, table in self.tables.items()}
+        return self._batch(self.inputs.targets(versions, versions), points, {})
+
+    def _batch(self, targets: Targets, points: MeasuredPoints | None, known: dict[Place, DataFrame]) -> DataFrame:
+        """Return the batch query with each base table at a version, by its location; known: those of views below."""
+        frames = {name: table.scan(targets[self.inputs.places[name]]) for name, table in self.tables.items()}
         for name, view in self.views.items():
-            below = {
-                source_path.removeprefix(f"{name}/"): v
-                for source_path, v in versions.items()
-                if source_path.startswith(f"{name}/")
-            }
-            frames[name] = view.batch(below, view._points_at(below))
+            folder = view.view.folder
+            if folder not in known:
+                known[folder] = view._batch(targets, view._points_at(targets), known)
+            frames[name] = known[folder]
         with nullcontext() if points is None else evaluate_by(points):
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
 
-    def _points_at(self, versions: Mapping[str, int]) -> MeasuredPoints | None:
+    def _points_at(self, targets: Targets) -> MeasuredPoints | None:
         """Return the stored answers of its loops, if its last epoch is of these versions; None without loops."""
         entry = self.view.store.journal.last_complete() if self.compilation.query.loops else None
-        return None if entry is None or base_versions(entry.intent.sources) != versions else self.measured_points(entry)
+        consumed = {} if entry is None else base_versions(entry.intent.sources)
+        wanted = {path: targets[place] for path, place in self.inputs.places.items()}
+        return self.measured_points(entry) if entry is not None and wanted.items() <= consumed.items() else None
 
     def measured_points(self, entry: Entry) -> MeasuredPoints:
         """Return the stored answers of the loops that the query calls, as an epoch left them."""

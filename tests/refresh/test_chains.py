@@ -65,8 +65,42 @@ def test_three_levels_and_reading_a_table_twice(sandbox: MemorySandbox) -> None:
     assert report.verdict == "applied"
     found = top.verify()
     assert found.ok
-    assert set(found.versions) == {"pairs/t", "pairs/d", "pairs/totals/t"}
+    assert set(found.versions) == {"pairs/t", "pairs/d"}  # of two paths below pairs to t, the first
+    assert top.refresh(versions={"pairs/totals/t": 3}).verdict == "nothing to do"  # a longer one is understood
     assert top.history()[-1].versions["view pairs"][1] == pairs.history()[-1].epoch - 1
+
+
+def test_paths_do_not_multiply_with_layers(sandbox: MemorySandbox) -> None:
+    """Two views a layer, each of both below: there are 2^n paths to the table, and each view counts two of them."""
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    low, high = "t", "t"
+    for layer in range(9):
+        names = f"low{layer}", f"high{layer}"
+        views = [
+            sandbox.view(f"select a.k, a.v + b.v {sign} {layer} as v from {low} a join {high} b on a.k = b.k", name)
+            for name, sign in zip(names, "+-", strict=True)
+        ]
+        for name, view in zip(names, views, strict=True):
+            sandbox.warehouse.source(name, view)
+        low, high = names
+    top = views[0]
+    top.refresh()
+    assert len(pinned(top)) == 2
+    sandbox.sql("insert into {t} values (3, 3)")
+    report = top.refresh()
+    assert len(report.below) == 16
+    assert {each.verdict for each in report.below} == {"applied"}
+    assert top.answer().count() == 3
+    sandbox.sql("delete from {t} where k = 1")
+    some, other = (f"{side}7/low6/high5/low4/high3/low2/low1/low0/t" for side in ("low", "high"))
+    with pytest.raises(SourceError, match="requested at two versions"):
+        top.refresh(versions={some: 1, other: 2})
+    top.refresh(versions={some: 2, other: 2})
+    assert {row.k for row in top.answer().collect()} == {2, 3}
+    text = "select k, v low, v high from {t}"
+    for layer in range(9):
+        text = f"select k, low + high + {layer} low, low + high - {layer} high from ({text})"
+    same(sandbox, top, f"select k, low v from ({text})")
 
 
 def test_a_diamond_stands_at_one_version(sandbox: MemorySandbox) -> None:

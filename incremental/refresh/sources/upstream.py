@@ -3,7 +3,8 @@
 A refresh takes the locks of its view and of all views below it, always in the same order. It decides the version of
 every base source: one per table location, whatever name each view gives it. It refreshes the views below to exactly
 these versions, each in an ordinary epoch of its own, and pins the version of each view's table that its journal then
-has. A base source that only a view below reads is named by its path through the views: `totals/orders`.
+has. A base source that only a view below reads is named by its path through the views: `totals/orders`. Of the paths
+below that view to one table, it counts the first alone: their number may double with each layer of views.
 """
 
 from __future__ import annotations
@@ -75,18 +76,30 @@ class Inputs:
     @cached_property
     def bases(self) -> Mapping[str, VersionedTable]:
         """The base tables, which no view writes, at any depth, by their path through the views."""
-        nested = [(name, below.inputs.bases) for name, below in self.views.items()]
+        nested = [(name, below.inputs.exported) for name, below in self.views.items()]
         return dict(self.tables) | {
-            f"{name}/{source_path}": table for name, found in nested for source_path, table in found.items()
+            f"{name}/{source_path}": table for name, tables in nested for source_path, table in tables.items()
+        }
+
+    @cached_property
+    def exported(self) -> Mapping[str, VersionedTable]:
+        """The base tables by the paths that a view above extends: its own names, and of others the first path alone."""
+        first = {place: source_path for source_path, place in reversed([*self.places.items()])}
+        return {
+            source_path: table
+            for source_path, table in self.bases.items()
+            if source_path in self.tables or first[self.places[source_path]] == source_path
         }
 
     @cached_property
     def places(self) -> Mapping[str, str]:
         """The location of each base table, looked up once."""
-        nested = [(name, below.inputs.places) for name, below in self.views.items()]
+        nested = [(name, below.inputs) for name, below in self.views.items()]
         places = {name: table.place for name, table in self.tables.items()}
         return places | {
-            f"{name}/{source_path}": place for name, found in nested for source_path, place in found.items()
+            f"{name}/{source_path}": below.places[source_path]
+            for name, below in nested
+            for source_path in below.exported
         }
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
@@ -143,7 +156,8 @@ class Inputs:
             raise StateError(
                 f"view {entry.intent.view}: its journal does not record the version of its table. Rebuild it."
             )
-        bases = base_versions(entry.intent.sources)
+        exported = self.views[name].inputs.exported
+        bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
         pin = Pin(before, version, table.identity(), place, None, bases)
         if known is None or known.identity == pin.identity:
             return pin
@@ -190,7 +204,7 @@ class Inputs:
         wanted = {source_path: targets[place] for source_path, place in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
-            if same and base_versions(entry.intent.sources) == wanted:
+            if same and wanted.items() <= base_versions(entry.intent.sources).items():
                 self.check(entry.intent.sources)
                 return entry
         current = ", ".join(
@@ -205,8 +219,8 @@ class Inputs:
     def _place(self, name: str) -> str:
         """Return the location of a base source by its name or its path through the views."""
         places = self.places
-        if name in places:
-            return places[name]
+        if (known := self._find_place(name)) is not None:
+            return known
         if name in self.views:
             raise SourceError(
                 f"view {self.view}: source {name} is a view. Give the versions of what it reads "
@@ -218,6 +232,13 @@ class Inputs:
         if len(set(found.values())) > 1:
             raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(found)}.")
         return next(iter(found.values()))
+
+    def _find_place(self, source_path: str) -> str | None:
+        """Return the location of a base source by its name or any path to it; None if there is none."""
+        if source_path in self.places:
+            return self.places[source_path]
+        name, _, rest = source_path.partition("/")
+        return self.views[name].inputs._find_place(rest) if rest and name in self.views else None
 
     def _table(self, name: str, pin: Pin) -> Answer:
         """Return the answer of a view below, as an epoch has pinned it."""
