@@ -64,6 +64,8 @@ class Tuning:
     broadcast_rows: fewer rows are broadcast to the tasks that read the other side.
     broadcast_bytes: and so are more rows, if their types suggest at most this number of bytes.
     change_bytes: a change that is expected to be larger is not computed ahead of its join.
+    cancelled_bytes: in a change of at most this number of bytes, equal rows of rewritten files are cancelled even where
+    only a sum reads them, so that reports count the rows that really changed.
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
     rewrite_files, rewrite_bytes: a state or a view of up to this size is rewritten, not merged.
@@ -101,6 +103,7 @@ class Tuning:
     broadcast_rows: int = 50_000
     broadcast_bytes: int = 16 * MB
     change_bytes: int = 256 * MB
+    cancelled_bytes: int = 64 * MB
     range_slices: int = 256
     range_intervals: int = 16
     rewrite_files: int = 4

@@ -1,7 +1,8 @@
 """Apply the change of an answer to a view's own table, as one commit that never rewrites the table.
 
 The view is a bag: equal rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new copy is
-numbered by its epoch, so that an insertion never has to read the table.
+numbered by its epoch, so that an insertion never has to read the table; those of the first load have numbers below 0,
+one for each row of it, so that equal rows need not be found.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.physical_layout import repartition_by_bucket
 from incremental.lake.protocol import Clause, Table
-from incremental.spark.checkpoint import Checkpoints, in_one_task, plan_at_once
+from incremental.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
 
 COPY, IS_ADDED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -70,6 +71,22 @@ class Bag:
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
+    def load(self, rows: DataFrame, mark: Mark, name_mapping: bool, small: bool) -> BagChange:
+        """Write the first rows of the table; returns their number. small: as one file."""
+        bucketed = rows.withColumn(BUCKET, F.expr(stored_bag(self._columns, self._buckets).bucket))
+        arranged = bucketed if self._buckets == 1 and not small else self._arrange(bucketed)
+        numbered = arranged.withColumn(COPY, -1 - F.monotonically_increasing_id())
+        self._table.append(numbered.select(*self._fields), mark, BUCKET, name_mapping)
+        version = self._table.version()
+        assert version is not None
+        known = self._table.rows(version)
+        if known is not None and self._partition_key is None:
+            return BagChange(known, 0, (), partitions=None)
+        counted = [partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions")]
+        found = compute_measures(self._table.at(version), [F.count(F.lit(1)).alias("rows"), *counted])
+        named = known_partitions(found["partitions"], self._tuning.reported_partitions)
+        return BagChange(found["rows"], 0, (), named)
+
     def publish(self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, name_mapping: bool) -> bool:
         """Apply a consolidated change, computed once, to the version `before`; moved: its size.
 
@@ -80,6 +97,8 @@ class Bag:
             direct = self._table.append(self._arrange(inserted), mark, BUCKET, name_mapping)
             return direct or before is None
         stored, rewrites = self._table.at(before), self.small
+        if not rewrites and self._merge_all_copies(change, inserted, moved, mark):
+            return True
         few = rewrites and moved.rows <= self._tuning.local_rows
         with ExitStack() as block:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
@@ -153,15 +172,30 @@ class Bag:
         plain = [f"{left}.{name} = {right}.{name}" for name in more]
         return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
 
-    def _merge(self, deleted: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark) -> bool:
-        """Merge deleted and inserted rows into the touched buckets; returns whether by a direct commit."""
+    def _merge_all_copies(self, change: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark) -> bool:
+        """Merge a change of few rows that deletes all copies of each row, which need not be chosen.
+
+        Returns False, with nothing written, if it does not, or by no direct commit.
+        """
+        if moved.rows > self._tuning.local_rows:
+            return False
+        deleted = change.where(F.col(WEIGHT) < 0).withColumn(COPY, F.lit(None).cast("bigint")).select(*self._fields)
+        return self._merge(deleted, inserted, moved, mark, matched=moved.deleted)
+
+    def _merge(
+        self, deleted: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark, matched: int | None = None
+    ) -> bool:
+        """Merge deleted and inserted rows into the touched buckets; returns whether by a direct commit.
+
+        matched: delete all copies of the rows, if they are this many.
+        """
         source = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
-        near = in_buckets(moved.buckets)
-        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same('t', 'u', COPY, BUCKET)}"
+        near, more = in_buckets(moved.buckets), (COPY, BUCKET) if matched is None else (BUCKET,)
+        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same('t', 'u', *more)}"
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
         few = moved.rows <= self._tuning.local_rows
-        return self._table.merge(source, condition, clauses, mark, near if few else None)
+        return self._table.merge(source, condition, clauses, mark, near if few else None, matched)
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
         return repartition_by_bucket(rows, self._buckets) if self._buckets > 1 else rows.coalesce(1)

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import SourceError
 from incremental.lake.commit_tag import Mark
-from incremental.lake.files import Commit, File, Identity, needs_mapping
+from incremental.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
 from incremental.lake.log.actions import to_java
 from incremental.lake.log.commit_log import commit_id, commits_between
 from incremental.lake.log.comparison import differing_files
@@ -143,6 +143,16 @@ class DeltaTable:
         """
         return commits_between(self.spark, self.log, before, after, lambda: self.partitioned_by(before))
 
+    def records_feed(self, version: int) -> bool:
+        """Return whether a version has the change data feed on."""
+        setting = catalyst.option(self._snapshot_at(version).metadata().configuration().get(FEED))
+        return records_feed({} if setting is None else {FEED: str(setting)})
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the commits after `before` up to `after` recorded, by Delta's own reader."""
+        versions = {"readChangeFeed": "true", "startingVersion": before + 1, "endingVersion": after}
+        return self.spark.read.format("delta").options(**self.reading_options, **versions).load(self.path)
+
     def present(self, files: Sequence[File]) -> bool:
         """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
         replaced.
@@ -231,11 +241,19 @@ class DeltaTable:
         return write_directly(self, frame, mark, partition, condition) is not None
 
     def merge(
-        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+        self,
+        source: DataFrame,
+        condition: str,
+        clauses: Sequence[Clause],
+        mark: Mark,
+        partitions: str | None = None,
+        matched: int | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t); returns whether by a direct commit."""
-        if partitions is not None and merge_directly(self, source, condition, clauses, mark, partitions):
+        if partitions is not None and merge_directly(self, source, condition, clauses, mark, partitions, matched):
             return True
+        if matched is not None:
+            return False
         session = catalyst.isolate_session(self.spark)  # Delta takes the mark from its settings
         for name, value in mark.settings.items():
             session.conf.set(name, value)

@@ -16,6 +16,7 @@ Action = Mapping[str, Any]
 """One action of the log, or the content of one, as parsed from JSON."""
 
 MOST_COMMITS = 100  # beyond, comparing two snapshots is cheaper than reading the commits in between
+FEED = "delta.enableChangeDataFeed"
 UNMAPPED = set(" ,;{}()\n\t=")  # characters that Parquet and Delta allow in a column name only with a name mapping
 
 
@@ -78,12 +79,17 @@ def as_removed(added: Action) -> Action:
 class Commit:
     """The files that a commit added and removed; compacts: it changed no row; uncounted: its writer says so, but some
     file does not tell its number of rows.
+
+    feed: the files with its changed rows, if the table records them (Delta's change data feed): those written for that,
+    or else the added and removed ones; stops_feed: it sets the table's properties, and the feed is off in them.
     """
 
     added: list[File]
     removed: list[File]
     compacts: bool = False
     uncounted: bool = False
+    feed: tuple[File, ...] = ()
+    stops_feed: bool = False
 
 
 def rows_in(files: Sequence[File]) -> float:
@@ -107,7 +113,17 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
         return None
     files, gone = [data_file(action) for action in added], [data_file(as_added(action)) for action in removed]
     grown = rows_in(files) - rows_in(gone)
-    return Commit(files, gone, same and grown == 0, same and math.isnan(grown))
+    recorded = [data_file(each["cdc"]) for each in actions if each.get("cdc")]
+    feed = () if same else tuple(recorded or (*files, *gone))
+    stops = any(
+        not records_feed(each["metaData"].get("configuration") or {}) for each in actions if each.get("metaData")
+    )
+    return Commit(files, gone, same and grown == 0, same and math.isnan(grown), feed, stops)
+
+
+def records_feed(properties: Mapping[str, str]) -> bool:
+    """Return whether the properties of a table turn its change data feed on."""
+    return str(properties.get(FEED, "false")).lower() == "true"
 
 
 def partitionings(actions: Sequence[Action]) -> Iterator[list[str]]:

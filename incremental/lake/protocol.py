@@ -140,6 +140,17 @@ class VersionedTable(Protocol):
         """
         ...
 
+    def records_feed(self, version: int) -> bool:
+        """Return whether a version has Delta's change data feed on: commits after it record their changed rows."""
+        ...
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the commits after `before` up to `after` recorded.
+
+        `_change_type` is insert, delete, update_preimage or update_postimage.
+        """
+        ...
+
     def present(self, files: Sequence[File]) -> bool:
         """Return whether files can still be read: a vacuum may have removed what a compaction replaced."""
         ...
@@ -206,12 +217,19 @@ class Table(VersionedTable, Protocol):
         ...
 
     def merge(
-        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+        self,
+        source: DataFrame,
+        condition: str,
+        clauses: Sequence[Clause],
+        mark: Mark,
+        partitions: str | None = None,
+        matched: int | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written.
 
         partitions: says that the source has few rows, and that all rows that match are in the partitions that fulfil
-        this condition; then the commit is direct if the table's log allows it.
+        this condition; then the commit is direct if the table's log allows it. matched: the number of the table's rows
+        that must match; with another one, or if the commit cannot be direct, nothing is written.
         """
         ...
 

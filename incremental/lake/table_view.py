@@ -92,6 +92,14 @@ class TableView:
         """Return the files added and removed by each commit between two versions."""
         return self.table.commits(before, after)
 
+    def records_feed(self, version: int) -> bool:
+        """Return whether a version has the change data feed on."""
+        return self.table.records_feed(version)
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the commits between two versions recorded."""
+        return self.table.feed(before, after)
+
     def present(self, files: Sequence[File]) -> bool:
         """Return whether files can still be read."""
         return self.table.present(files)

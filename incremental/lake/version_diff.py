@@ -3,13 +3,14 @@
 No change data feed is needed: the files of both versions are compared by path and deletion vector, and only files in
 one and not the other are read, added files with weight 1, removed files with weight -1. A compaction cancels out. If
 only the deletion vector of a file changed, only the rows in which the two vectors differ are read. If a column name now
-means another column of the same files (rename, drop and add), all files count as removed and added.
+means another column of the same files (rename, drop and add), all files count as removed and added. Where the table
+records its changed rows (change data feed) and these files have fewer bytes, they are read instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -18,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import is_unordered, quoted
-from incremental.lake.files import MOST_COMMITS, File, Identity
+from incremental.lake.files import MOST_COMMITS, Commit, File, Identity
 from incremental.lake.protocol import VersionedTable
 
 
@@ -27,7 +28,8 @@ class Difference:
     """The files removed and added between two versions.
 
     remapped: column names meant other columns of the files. loaded: the number and bytes of the added files where there
-    was no table before; these are all files, so they are not listed.
+    was no table before; these are all files, so they are not listed. feed: the bytes of the change data feed, if its
+    rows are read instead of those of the files.
     """
 
     table: VersionedTable
@@ -37,6 +39,7 @@ class Difference:
     added: tuple[File, ...]
     remapped: bool = False
     loaded: tuple[int, int] = (0, 0)
+    feed: int | None = None
 
     @property
     def empty(self) -> bool:
@@ -50,13 +53,23 @@ class Difference:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files removed and added."""
+        """The bytes of all files removed and added, or of the change data feed."""
+        if self.feed is not None:
+            return self.feed
         return self.loaded[1] + sum(file.bytes for file in (*self.removed, *self.added))
 
     @property
     def insert_only(self) -> bool:
         """Whether no file was removed, so that no row can have been deleted."""
         return not self.removed
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether whole files were removed and others added, so that most of their rows may be in both."""
+        if self.feed is not None:
+            return False
+        removed, added, _, _ = self.sides()
+        return bool(removed and added)
 
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
         """Return the change of some columns: plain rows if insert-only, else a Z-set.
@@ -68,7 +81,11 @@ class Difference:
             return self.table.at(self.after).selectExpr(*chosen)
         if self.insert_only:
             return self.table.rows_of(self.after, self.added).selectExpr(*chosen)
-        change = reduce(DataFrame.unionByName, self._parts(chosen))
+        if self.feed is not None:
+            sign = f"if(_change_type IN ('delete', 'update_preimage'), -1L, 1L) AS {WEIGHT}"
+            change = self.table.feed(self.before, self.after).selectExpr(*chosen, sign)
+        else:
+            change = reduce(DataFrame.unionByName, self._parts(chosen))
         return sum_weights(change) if consolidate else change
 
     def sides(self) -> tuple[list[File], list[File], list[File], list[File]]:
@@ -195,4 +212,25 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
                     if file.identity in other:
                         return None
                     other[file.identity] = file
-    return Difference(table, before, after, tuple(removed.values()), tuple(added.values()))
+    return with_feed(Difference(table, before, after, tuple(removed.values()), tuple(added.values())), commits)
+
+
+def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
+    """Return the difference by the change data feed, if the table has it for all of the commits, with fewer bytes.
+
+    The rows of files that a later commit removed again are read, too: a vacuum may have removed these files.
+    """
+    table, before, after = difference.table, difference.before, difference.after
+    feed, recorded = [file for commit in commits for file in commit.feed], sum(map(file_bytes, commits))
+    if difference.insert_only or before is None or recorded >= difference.bytes:
+        return difference
+    if any(commit.stops_feed for commit in commits) or not table.records_feed(before):
+        return difference
+    if table.schema(before) != table.schema(after) or not table.present(feed):
+        return difference
+    return replace(difference, feed=recorded)
+
+
+def file_bytes(commit: Commit) -> int:
+    """Return the bytes of a commit's files in the change data feed."""
+    return sum(file.bytes for file in commit.feed)

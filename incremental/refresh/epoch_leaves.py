@@ -22,6 +22,7 @@ from incremental.dataflow.state_schema import Layout
 from incremental.lake.protocol import Table, VersionedTable
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.epoch import Epoch
+from incremental.refresh.source_changes import SourceChanges
 from incremental.spark import catalyst
 from incremental.spark.catalyst import J
 
@@ -51,7 +52,7 @@ class EpochLeaves:
 
     epoch: Epoch
     lowering: Lowering
-    consolidate: bool
+    changes: SourceChanges
     facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
     loops: dict[str, LoopVersions] = field(default_factory=dict[str, LoopVersions])
@@ -69,14 +70,21 @@ class EpochLeaves:
         """Return whether the source's files changed, the state was written, or the loop's answer changed."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
-            return not self.epoch.differences[leaf.relation].empty
+            if self.epoch.differences[leaf.relation].empty:
+                return False
+            net = self.changes.net(leaf.relation)
+            return net is None or bool(net.added or net.removed)
         if (loop := self.loops.get(leaf.state)) is not None:
             return not loop.same
         return self.states[leaf.state].touched is not None
 
     def direction(self, leaf: SourceRead) -> Direction | None:
-        """Return the direction from the file lists alone; in an append-only source, removed files were rewritten."""
-        changed = self.epoch.differences[leaf.relation]
+        """Return the direction from the changed rows if they are known, else from the file lists; in an append-only
+        source, removed files were rewritten.
+        """
+        changed, net = self.epoch.differences[leaf.relation], self.changes.net(leaf.relation)
+        if net is not None:
+            return net.direction
         if not changed.removed or AppendOnlyFact(leaf.relation) in self.facts:
             return "added"
         return None if changed.adds else "removed"
@@ -102,7 +110,8 @@ class EpochLeaves:
     def _bytes_changed(self, leaf: SourceRead | StateRead) -> int:
         if isinstance(leaf, StateRead):  # all of it is searched for touched groups
             return self.bytes(leaf)
-        return self.epoch.differences[leaf.relation].bytes
+        net = self.changes.net(leaf.relation)
+        return self.epoch.differences[leaf.relation].bytes if net is None else net.bytes
 
     def before(self, leaf: Leaf) -> Relation:
         """Return the leaf at its version before the epoch; empty if it had none."""
@@ -128,10 +137,8 @@ class EpochLeaves:
         """Return the difference of a source's files, of a state's touched groups, or of a loop's answer."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
-            names = [name for name, _ in leaf.fields]
-            changed = self.epoch.differences[leaf.relation]
-            frame = changed.frame(names, self.consolidate or changed.table.rewritten)
-            return self.lowering.leaf(frame, leaf.fields, "__weight" in frame.columns)
+            frame = self.changes.frame(leaf.relation, [name for name, _ in leaf.fields])
+            return self.lowering.leaf(frame, leaf.fields, WEIGHT in frame.columns)
         if (loop := self.loops.get(leaf.state)) is not None:
             names = zip(loop.stored.row, leaf.columns, strict=True)
             return self.lowering.leaf(loop.answer_change, list(names), True)

@@ -70,33 +70,34 @@ class FullRecompute:
             return EpochResult()
         before, table = epoch.before(VIEW), epoch.tables[VIEW]
         bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
-        rows, measures = bag.consolidate(self._answer(epoch)), [*bag.measures, F.count(F.lit(1)).alias("distinct")]
-        with epoch.measure.phase("recompute"), measured_once(rows, measures) as (new, found):
+        with epoch.measure.phase("recompute"):
+            answer = self._answer(epoch)
             if before is None:
-                moved = bag.summarise(found)
-                bag.publish(new, moved, None, epoch.mark(VIEW), needs_mapping(self.columns))
+                moved = bag.load(answer, epoch.mark(VIEW), needs_mapping(self.columns), small=False)
             else:
-                # few rows are compared in one task quicker than with a shuffle
-                few = found["distinct"] <= epoch.tuning.broadcast_rows
-                moved = self._exchange(new, few, bag, epoch, before)
+                moved = self._exchange(answer, bag, epoch, before)
         if not moved.rows and before is not None:
             return EpochResult()
         return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
 
-    def _exchange(self, new: DataFrame, few: bool, bag: Bag, epoch: Epoch, before: int) -> BagChange:
-        """Publish the difference between a consolidated answer and the view; returns that difference."""
-        change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
-        if bag.small and not self.by_definition:
-            compared = bag.consolidate(change.coalesce(1) if few else change)
-            moved = bag.summarise(compute_measures(compared, bag.measures))
-            if moved.rows:
-                bag.replace(new, mark)
-            return moved
-        with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
-            moved = bag.summarise(found)
-            if moved.rows:
-                bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
-            return moved
+    def _exchange(self, answer: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
+        """Publish the difference between the answer and the view; returns that difference."""
+        distinct = [*bag.measures, F.count(F.lit(1)).alias("distinct")]
+        with measured_once(bag.consolidate(answer), distinct) as (new, counted):
+            change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
+            if bag.small and not self.by_definition:
+                # few rows are compared in one task quicker than with a shuffle
+                few = counted["distinct"] <= epoch.tuning.broadcast_rows
+                compared = bag.consolidate(change.coalesce(1) if few else change)
+                moved = bag.summarise(compute_measures(compared, bag.measures))
+                if moved.rows:
+                    bag.replace(new, mark)
+                return moved
+            with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
+                moved = bag.summarise(found)
+                if moved.rows:
+                    bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
+                return moved
 
     def _answer(self, epoch: Epoch) -> DataFrame:
         """Return the batch query's answer now."""

@@ -34,13 +34,20 @@ FEW_ROWS = 50_000  # of a source that the driver holds
 
 
 def merge_directly(
-    table: VersionedTable, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str
+    table: VersionedTable,
+    source: DataFrame,
+    condition: str,
+    clauses: Sequence[Clause],
+    mark: Mark,
+    partitions: str,
+    matched: int | None = None,
 ) -> bool:
     """Merge a source of few rows (alias u) into a table (alias t), reading its files once; one commit.
 
-    partitions: a condition of t's partition columns that all matched rows fulfil. Returns False, with nothing
-    committed, if the table has no deletion vectors, if its log does not list what is needed, if there are too many
-    files, or if several rows of the source match the same row: Delta's MERGE does, or refuses, the rest.
+    partitions: a condition of t's partition columns that all matched rows fulfil. matched: how many rows of t must
+    match. Returns False, with nothing committed, if another number does, if the table has no deletion vectors, if its
+    log does not list what is needed, if there are too many files, or if several rows of the source match the same row:
+    Delta's MERGE does, or refuses, the rest.
     """
     commit = DirectCommit.begin(table.spark, table.path, open_log(table.spark, table.path, table.label), mark)
     if commit is None:
@@ -52,7 +59,7 @@ def merge_directly(
         return False
     with ExitStack() as block:
         merged = DirectMerge(commit, files, condition, clauses, Checkpoints(block, FEW_ROWS))
-        return merged.write(source)
+        return merged.write(source, matched)
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,17 @@ class DirectMerge:
     clauses: Sequence[Clause]
     checkpoints: Checkpoints
 
-    def write(self, source: DataFrame) -> bool:
-        """Find the matched rows, write files and commit them; False, with nothing committed, if that is impossible."""
+    def write(self, source: DataFrame, wanted: int | None = None) -> bool:
+        """Find the matched rows, write files and commit them; False, with nothing committed, if that is impossible, or
+        if another number of rows matches than is wanted.
+        """
         numbered, condition, within = self._number_rows(source)
         measures = [F.count(TAKEN_CLAUSE).alias("chosen"), F.count(F.lit(1)).alias("pairs")]
         matched, found = self.checkpoints.measure(
             plan_at_once(self._match_rows(numbered, condition, within)), measures, False
         )
+        if wanted is not None and found["pairs"] != wanted:
+            return False
         rows = plan_at_once(self._new_rows(numbered, matched))
         columns = partition_columns(self.commit.transaction.snapshot().metadata())
         named = {name for clause in self.clauses for name in _values(clause)}

@@ -112,6 +112,14 @@ class MemoryReads:
             return None
         return [version.done for version in reversed(versions) if version.number > before]
 
+    def records_feed(self, version: int) -> bool:
+        """Return False: tables in memory have no change data feed."""
+        return False
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Raise NotImplementedError: there is none to read."""
+        raise NotImplementedError
+
     def present(self, files: Sequence[File]) -> bool:
         """Return whether none of the files was vacuumed."""
         return not any(file.identity[0] in self.log.vacuumed for file in files)

@@ -81,12 +81,20 @@ class MemoryWrites(MemoryReads):
         return True
 
     def merge(
-        self, source: DataFrame, condition: str, clauses: Sequence[Clause], mark: Mark, partitions: str | None = None
+        self,
+        source: DataFrame,
+        condition: str,
+        clauses: Sequence[Clause],
+        mark: Mark,
+        partitions: str | None = None,
+        matched: int | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):
             return True
         positions, rows = plan_merge(number_rows(self.spark, self.latest.relation), source, condition, clauses)
+        if matched is not None and matched != len(positions):
+            return False
         added = self._files(rows, self.latest.form)
         self._commit(*self._replace_rows(positions, added), mark=mark)
         return partitions is not None

@@ -114,13 +114,9 @@ class Inputs:
 
         Raises SourceError for a version that does not exist, and for a source without a table.
         """
-        bases, places, asked = self.bases, self.places, dict[str, int]()
+        bases, places, asked = self.bases, self.places, self.located(versions)
         tables = {places[source_path]: table for source_path, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
-        for name, version in versions.items():
-            place = self._place(name)
-            if asked.setdefault(place, version) != version:
-                raise SourceError(f"source {name}: requested at two versions, {asked[place]} and {version}. Give one.")
         for source_path, place in places.items():
             last = latest[place]
             if last is None:
@@ -130,6 +126,15 @@ class Inputs:
                     f"source {source_path} has no version {asked[place]}: its latest is {last}. "
                     "Choose that, or an earlier one."
                 )
+        return asked
+
+    def located(self, versions: Mapping[str, int]) -> dict[str, int]:
+        """Return versions of base sources by the location of the table; raises SourceError for two of one table."""
+        asked: dict[str, int] = {}
+        for name, version in versions.items():
+            place = self._place(name)
+            if asked.setdefault(place, version) != version:
+                raise SourceError(f"source {name}: requested at two versions, {asked[place]} and {version}. Give one.")
         return asked
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:

@@ -33,6 +33,7 @@ from incremental.lake.files import needs_mapping
 from incremental.lake.protocol import Table
 from incremental.refresh.epoch import Epoch, EpochResult
 from incremental.refresh.epoch_leaves import EpochLeaves, StateVersions
+from incremental.refresh.source_changes import SourceChanges
 from incremental.refresh.stages.clustering import ClusteringStage
 from incremental.refresh.stages.iteration import IterationStage
 from incremental.refresh.stages.monoid_laws import check_laws, check_merged_laws
@@ -57,9 +58,8 @@ class Run:
     ) -> None:
         self._program, self._epoch, self._lowering = program, epoch, lowering
         self._checkpoints = Checkpoints(cached, epoch.tuning.local_rows)
-        consolidate = not all(state.invertible for state in program.states)
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
-        self._leaves = EpochLeaves(epoch, lowering, consolidate, facts)
+        self._leaves = EpochLeaves(epoch, lowering, SourceChanges(epoch, program, self._checkpoints), facts)
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
@@ -183,6 +183,9 @@ class Run:
         if change is None:
             return
         frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
+        if before is None and not change.weighted:
+            self._publish_first(bag, frame, small)
+            return
         consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
         rows, found = self._checkpoints.measure(consolidated, bag.measures, small)
         moved = bag.summarise(found)
@@ -193,6 +196,13 @@ class Run:
         if not self._program.states:
             self._rows += moved.rows
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
+
+    def _publish_first(self, bag: Bag, answer: DataFrame, small: bool) -> None:
+        """Write the answer of a first load, of which no row cancels another."""
+        loaded = bag.load(answer, self._epoch.mark(VIEW), needs_mapping(answer.columns), small)
+        self._partitions, self._paths[VIEW] = loaded.partitions, "changed"
+        if not self._program.states:
+            self._rows += loaded.rows
 
     def _finish(self) -> None:
         """Commit the last table at the end of a chunk, which is always an epoch, even without effect.
