@@ -14,6 +14,7 @@ from benchmarks import (
     large_state,
     loops,
     memory,
+    shop,
     tpch,
     workers,
 )
@@ -48,6 +49,10 @@ def parse() -> argparse.Namespace:
     experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the views")
     experiment.add_argument("--rounds", type=int, default=tpch.ROUNDS, help="of refresh functions, the last counts")
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
+    experiment = experiments.add_parser("shop")
+    experiment.add_argument("--rows", type=int, nargs="+", default=shop.SIZES, help="numbers of orders")
+    experiment.add_argument("--sources", nargs="+", default=list(shop.KINDS), choices=shop.KINDS, help="kinds of table")
+    experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
     experiment = experiments.add_parser("memory")
     experiment.add_argument("--rows", type=int, default=80_000_000, help="of about 150 bytes each")
     return parser.parse_args()
@@ -58,30 +63,39 @@ def main() -> None:
     match chosen.experiment:
         case "memory":
             memory.run(chosen.rows)
+        case "shop":
+            shop.run(chosen.rows, chosen.sources, chosen.verify)
         case "tpch":
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, chosen.verify)
         case "large-state":
             large_state.run(chosen.keys, chosen.rounds)
+        case "click":
+            click.run()
+        case None:
+            group_by.run(SIZES)
+            join_group_by.run(join_group_by.SIZES)
+            large_state.run(large_state.SIZES)
+        case _:
+            of_sizes(chosen)
+
+
+def of_sizes(chosen: argparse.Namespace) -> None:
+    """Run an experiment whose only option is its sizes."""
+    match chosen.experiment:
         case "loops":
             loops.run(chosen.edges)
         case "iterations":
             iterations.run(chosen.edges)
         case "file-lists":
             file_lists.run(chosen.files)
-        case "click":
-            click.run()
         case "workers":
             workers.run(chosen.rows)
         case "clusters":
             clusters.run(chosen.points)
         case "join-group-by":
             join_group_by.run(chosen.rows)
-        case "group-by":
-            group_by.run(chosen.rows)
         case _:
-            group_by.run(SIZES)
-            join_group_by.run(join_group_by.SIZES)
-            large_state.run(large_state.SIZES)
+            group_by.run(chosen.rows)
 
 
 if __name__ == "__main__":
