@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
@@ -18,6 +19,7 @@ from tests.local_rows import local
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
 from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
+from tests.mrql.oracle.values import EvaluationError as OracleError
 from tests.mrql.oracle.values import Row
 from tests.night import in_turns
 from tests.sandbox import MemorySandbox, confirm
@@ -53,6 +55,17 @@ def test_batch(spark: SparkSession, frames: dict[str, DataFrame], rows: dict[str
     query = program(ALL[title])
     found = evaluate(isolate_session(spark), query, list(frames), frames.get)
     assert not difference(Reference(rows, ARGUMENTS).run(query.items), found.collect())
+
+
+@pytest.mark.parametrize("part", ["[2:1]", "[-1:1]", "[n.id:0]", "[0 - n.id:n.id]"])
+def test_wrong_ends_of_a_part_are_errors(
+    spark: SparkSession, frames: dict[str, DataFrame], rows: dict[str, list[Any]], part: str
+) -> None:
+    query = program(f"select n.tags{part} from n in N;")
+    with pytest.raises(OracleError):
+        Reference(rows).run(query.items)
+    with pytest.raises(SparkRuntimeException, match="the first index of a part of a list is negative, or greater"):
+        evaluate(isolate_session(spark), query, list(frames), frames.get).collect()
 
 
 def sampled() -> Iterator[Any]:

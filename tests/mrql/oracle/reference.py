@@ -193,8 +193,10 @@ class Reference(Selects):
         return ElementTree.fromstring(self.eval(node.value, env)).attrib[node.what[1:]]
 
     def slice(self, node: T.Slice, env: Env) -> Any:
-        value = self.eval(node.value, env)
-        return value[max(self.eval(node.first, env), 0) : max(self.eval(node.last, env), 0)]
+        value, first, last = (self.eval(each, env) for each in (node.value, node.first, node.last))
+        if first < 0 or last < first:
+            raise EvaluationError("range")
+        return [element for position, element in enumerate(value) if first <= position <= last]
 
     def repeat(self, node: T.Repeat, env: Env) -> Any:
         """n steps, or until the set of rows does not grow."""

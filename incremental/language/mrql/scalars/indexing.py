@@ -1,7 +1,8 @@
 """`c[i]`, `c[i:j]`, `elem(c)` and ranges.
 
 Of a list an index is a position, counted from 0, and one that is out of range is an error; of a bag of pairs it is a
-key, whose value is NULL where no pair has it, and an error where several have.
+key, whose value is NULL where no pair has it, and an error where several have. `l[i:j]` has both ends, as far as the
+list goes; an i that is negative or greater than j is an error.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from incremental.language.mrql.syntax.spans import Span
 
 SEVERAL = "raise_error('MRQL: several pairs of a bag have the key that is looked up')"
 INDEX_OUT_OF_RANGE = "raise_error('MRQL: the index is out of the range of its list')"
+WRONG_RANGE = "raise_error('MRQL: the first index of a part of a list is negative, or greater than the last one')"
 
 
 def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
@@ -122,15 +124,15 @@ def share_subquery(sql: str, scope: Scope, span: Span) -> str:
 
 
 def slice_value(value: Value, first: Value, last: Value, scope: Scope, span: Span) -> Value:
-    """Translate `value[first:last]`: the elements from first, before last."""
+    """Translate `value[first:last]`: the elements of a list from first to last, both included."""
     if isinstance(value, RelationValue) and value.ordered:
         value = scope.collect(value, span)
     if not (isinstance(value, Array) and not value.bag):
         raise span.error(f"part of a list: expected a list, found {describe(value, scope)}. Order it first.")
-    a, b = position(first, scope, span), position(last, scope, span)
-    sql = v.pack(value)
-    inside = f"greatest(0, least({b}, size({sql})) - greatest({a}, 0))"
-    return Array(f"slice({sql}, greatest({a}, 0) + 1, {inside})", value.item, False)
+    a, b, sql = position(first, scope, span), position(last, scope, span), v.pack(value)
+    begin = f"if({a} < 0 OR {b} < {a}, {WRONG_RANGE}, {a})"
+    length = f"if({b} >= size({sql}), size({sql}), {b} - {a} + 1)"  # Spark's slice ends with the array
+    return Array(f"slice({sql}, {begin} + 1, {length})", value.item, False)
 
 
 def only(value: Value, scope: Scope, span: Span) -> Value:
