@@ -15,7 +15,7 @@ TABLES = {
     "U": ("k string, n int", ("string", "int")),
 }
 Variables = dict[str, str]
-"""The type of each name in scope."""
+"""The type of each name in scope, or of each part of a name, such as `v1#0`."""
 
 
 def table_rows(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
@@ -101,8 +101,11 @@ class Generator:
             inner = self.chance.choice(list(TABLES))
             types = list(TABLES[inner][1])
         names = [self.fresh() for _ in types]
+        if len(names) > 1 and self.chance.random() < 0.25:
+            own.update({f"{names[0]}#{position}": type_ for position, type_ in enumerate(types)})
+            return f"{names[0]} in {inner}"
         pattern = list(names)
-        same = [n for n in own if own[n] == types[0]]
+        same = [n for n in own if own[n] == types[0] and "#" not in n]
         if same and self.chance.random() < 0.4:
             pattern[0] = names[0] = self.chance.choice(same)
         own.update(zip(names, types, strict=True))

@@ -30,6 +30,7 @@ from tests.mrql.oracle.values import (
     member,
     ordered,
     pair,
+    part,
     same,
 )
 
@@ -169,8 +170,7 @@ class Reference(Selects):
         return member(self.eval(node.value, env), node.name)
 
     def tuplecomponent(self, node: T.TupleComponent, env: Env) -> Any:
-        value = self.eval(node.value, env)
-        return list(value.values())[node.position] if isinstance(value, Row) else value[node.position]
+        return part(self.eval(node.value, env), node.position)
 
     def index(self, node: T.Index, env: Env) -> Any:
         value, at = self.eval(node.value, env), self.eval(node.index, env)

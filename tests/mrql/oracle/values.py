@@ -144,3 +144,10 @@ def member(value: Any, name: str) -> Any:
     if parts and isinstance(parts[0], list):
         return kind(inner for part in parts for inner in part)
     return kind(parts)
+
+
+def part(value: Any, position: int) -> Any:
+    """A part of a tuple, or of each element of a collection."""
+    if isinstance(value, list):
+        return (Bag if isinstance(value, Bag) else list)(part(each, position) for each in value)
+    return [*(value.values() if isinstance(value, Row) else value)][position]

@@ -7,9 +7,12 @@ equal if their parts are.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from incremental.language.mrql import relations
 from incremental.language.mrql.rows import types as t
 from incremental.language.mrql.rows import values as v
+from incremental.language.mrql.rows.frames import Frame
 from incremental.language.mrql.rows.scope import Scope, describe
 from incremental.language.mrql.rows.values import (
     Array,
@@ -137,15 +140,27 @@ def of_frame_rows(added: FrameRows, name: str, scope: Scope, span: Span) -> Fram
 
 
 def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
-    """Translate `value#position`: a part of a tuple, counted from 0."""
-    if isinstance(value, RecordValue) and (value.names is None or value.positional) and position < len(value.parts):
-        return value.parts[position]
-    if isinstance(value, Array) and isinstance(value.item, t.Tuple) and position < len(value.item.items):
-        element = scope.fresh.fresh("x")
-        item, inner = value.item.items[position], v.unpack(element, value.item)
-        assert isinstance(inner, RecordValue)
-        return Array(f"transform({value.sql}, {element} -> {v.pack(inner.parts[position])})", item, value.bag)
-    raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_instead_of_part(value)}.")
+    """Translate `value#position`: a part of a tuple, counted from 0; of a collection of tuples, that of each."""
+    match value:
+        case RecordValue(names, parts, positional) if (names is None or positional) and position < len(parts):
+            return parts[position]
+        case Array(sql, t.Tuple() | t.Record() | t.Collection() as item, bag):
+            element = scope.fresh.fresh("x")
+            part = component(v.unpack(element, item), position, scope.within(element), span)
+            type_ = v.type_of(part)
+            assert type_ is not None
+            return Array(f"transform({sql}, {element} -> {v.pack(part)})", type_, bag)
+        case RelationValue(add_to, ordered):
+
+            def add_parts(frame: Frame) -> FrameRows:
+                rows = add_to(frame)
+                return FrameRows(component(rows.value, position, scope.at(frame), span), rows.order)
+
+            return RelationValue(add_parts, ordered)
+        case GroupedValues(of_a_row, grouped):
+            return replace(value, value=component(of_a_row, position, scope.at(grouped.rows), span))
+        case _:
+            raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_instead_of_part(value)}.")
 
 
 def _instead_of_part(value: Value) -> str:
@@ -155,8 +170,6 @@ def _instead_of_part(value: Value) -> str:
             return f"Use #0 to #{len(parts) - 1}"
         case RecordValue(names=names) if names:
             return f"Use a field by its name: .{', .'.join(names)}"
-        case Array(item=t.Tuple(items)) if items:
-            return f"Use #0 to #{len(items) - 1}"
         case _:
             return "Take a part of a tuple"
 
