@@ -13,7 +13,7 @@ A flag that is computed is refused: `iterate` stops by a measured residual. The 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from incremental.algebra.sqltext import quoted
@@ -85,11 +85,11 @@ def loop_collections(node: Node, count: int, scope: Scope) -> tuple[RelationValu
 
 
 def row_type(relation: RelationValue, scope: Scope, span: Span) -> Type:
-    """Return the type of a relation's rows; a row of a source is a record like any other."""
+    """Return the type of a relation's rows."""
     frame = scope.frame.child()
     found = v.type_of(scope.at(frame).inside(relation.add_to(frame).value, span))
     assert found is not None
-    return replace(found, positional=False) if isinstance(found, t.Record) else found
+    return found
 
 
 def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
@@ -149,7 +149,7 @@ def from_view(name: str, type_: Type) -> RelationValue:
         frame.add(lambda: f"(SELECT {shown} FROM {name})", fresh)
         parts = tuple(v.unpack(new, item) for new, item in zip(fresh, items, strict=True))
         if isinstance(type_, t.Record):
-            return FrameRows(RecordValue(type_.names, parts))
+            return FrameRows(RecordValue(type_.names, parts, type_.positional))
         return FrameRows(RecordValue(None, parts) if isinstance(type_, t.Tuple) and type_.items else parts[0])
 
     return RelationValue(add_to)

@@ -18,7 +18,7 @@ def split_line(row: Row, separator: T.Node, type_: T.Node) -> Any:
     (line,) = row.values()
     fields = [field.strip(" ") for field in line.split(separator.value)]
     if isinstance(type_.type, T.RecordType):
-        return {p.name: converted(f, p.type) for p, f in zip(type_.type.fields, fields, strict=False)}
+        return Row({p.name: converted(f, p.type) for p, f in zip(type_.type.fields, fields, strict=False)})
     assert isinstance(type_.type, T.TupleType)
     pairs = zip(type_.type.items, fields, strict=False)
     return tuple(converted(f, i) for i, f in pairs if not (isinstance(i, T.NamedType) and i.name == "any"))

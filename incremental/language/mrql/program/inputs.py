@@ -158,7 +158,12 @@ def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     values = tuple(casts.cast(value, item, scope, span) for _, value, item in kept)
     if names == ():
         return values[0]
-    return RecordValue(None if names is None else tuple(names[i] for i, _, _ in kept), values)
+    return named_row(None if names is None else tuple(names[i] for i, _, _ in kept), values)
+
+
+def named_row(names: tuple[str, ...] | None, values: tuple[Value, ...]) -> RecordValue:
+    """Return a row of a source as a record, which a tuple pattern takes by the order of its fields, or as a tuple."""
+    return RecordValue(names, values, names is not None)
 
 
 def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, span: Span) -> RelationValue:
@@ -178,7 +183,7 @@ def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, sp
             if item != t.ANY
         ]
         kept = None if names is None else tuple(names[i] for i, _ in found)
-        return FrameRows(RecordValue(kept, tuple(value for _, value in found)))
+        return FrameRows(named_row(kept, tuple(value for _, value in found)))
 
     return RelationValue(add_to)
 
@@ -235,7 +240,7 @@ def read(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
         values.append(v.unpack(name, type_))
     frame.add(lambda: f"(SELECT {', '.join(items)} FROM {quoted(source)})", names)
     columns = tuple(schema.names)
-    return RecordValue(columns, tuple(values), True)
+    return named_row(columns, tuple(values))
 
 
 def column_type(spark: spark_types.DataType) -> Type:

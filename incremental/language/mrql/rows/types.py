@@ -109,6 +109,15 @@ def is_scalar(type_: Type) -> bool:
     return isinstance(type_, Basic | Foreign)
 
 
+def is_pair(type_: Type) -> bool:
+    """Return whether a type is a tuple of two, or a row of two columns of a source."""
+    match type_:
+        case Tuple((_, _)) | Record(items=(_, _), positional=True):
+            return True
+        case _:
+            return False
+
+
 def tuple_names(count: int) -> tuple[str, ...]:
     """Return the names of a tuple's fields."""
     return tuple(f"c{position}" for position in range(count))

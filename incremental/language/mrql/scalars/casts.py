@@ -114,8 +114,8 @@ def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span, ca
     if value.item == t.NOTHING:
         return Array(f"CAST({value.sql} AS ARRAY<{t.sql_type(item)}>)", item, bag)
     element = scope.fresh.fresh("x")
-    inner = v.pack(cast(v.unpack(element, value.item), item, scope.within(element), span, can))
-    return Array(f"transform({v.pack(value)}, {element} -> {inner})", item, bag)
+    made = cast(v.unpack(element, value.item), item, scope.within(element), span, can)
+    return Array(f"transform({v.pack(value)}, {element} -> {v.pack(made)})", v.type_of(made) or item, bag)
 
 
 def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span, can: CanConvert) -> FrameRows:

@@ -37,7 +37,7 @@ def index_value(value: Value, index: Value, scope: Scope, span: Span) -> Value:
     if isinstance(value, ScalarValue) and value.type == t.JSON:
         value = Array(f"CAST({value.sql} AS ARRAY<VARIANT>)", t.JSON, False)
     if isinstance(value, Array):
-        if value.bag and not (isinstance(value.item, t.Tuple) and len(value.item.items) == 2):
+        if value.bag and not t.is_pair(value.item):
             raise span.error(
                 f"index: expected a list or a bag of pairs, found {describe(value, scope)}. Order it first."
             )
