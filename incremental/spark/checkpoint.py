@@ -24,6 +24,7 @@ from incremental.spark.local_rows import with_local_rows
 
 MEASURES = "measures"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 ONE_PARTITION = "spark.sql.maxSinglePartitionBytes"  # Spark shuffles what it takes for more, though one task has it
 
 
@@ -249,7 +250,22 @@ def plan_at_once(frame: DataFrame) -> DataFrame:
 
     Adaptive execution, which runs each exchange as a job, is off, and what one partition holds stays in it.
     """
-    spark = catalyst.isolate_session(frame.sparkSession)
-    spark.conf.set(ADAPTIVE, "false")
-    spark.conf.set(ONE_PARTITION, str(2**62))  # Spark's estimate of a join is the product of its sides
-    return catalyst.frame(spark, catalyst.analysed_plan(frame))
+    # Spark's estimate of a join is the product of its sides
+    return _with_settings(frame, {ADAPTIVE: "false", ONE_PARTITION: str(2**62)})
+
+
+def plan_without_constraints(frame: DataFrame) -> DataFrame:
+    """Plan a frame without what Spark infers of its columns, which pays only above the filters and joins of a query.
+
+    For each column that gets another name Spark states whatever it knows of it twice, so that it plans for hours what
+    renames all columns of a query whose expressions are made of many of them.
+    """
+    return _with_settings(frame, {CONSTRAINTS: "false"})
+
+
+def _with_settings(rows: DataFrame, settings: Mapping[str, str]) -> DataFrame:
+    """Return a frame of the same rows in a session of its own that has other settings."""
+    spark = catalyst.isolate_session(rows.sparkSession)
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    return catalyst.frame(spark, catalyst.analysed_plan(rows))

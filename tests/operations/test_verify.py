@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from decimal import Decimal
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -105,6 +108,49 @@ def test_a_source_that_is_named_but_not_read(sandbox: MemorySandbox) -> None:
     view = sandbox.view("select k, v from (select *, (select max(w) from d where d.k = t.k) unused from t)")
     checked(view)
     assert view.verify().ok
+
+
+ATTRIBUTION = """
+with sessions as (
+    select id, customer, started, coalesce(source, medium, campaign, 'direct') source,
+        coalesce(medium, source, 'none') medium, coalesce(campaign, source, medium, 'none') campaign,
+        case when click is not null then 'ads' when source is null then 'direct' else source end channel
+    from t),
+before as (
+    select s.*, c.converted, c.revenue from sessions s join c on s.customer = c.customer
+    where s.started <= c.converted and s.started >= c.converted - interval 30 days),
+numbered as (
+    select *, count(*) over (partition by customer) sessions,
+        row_number() over (partition by customer order by started, id) number from before),
+points as (
+    select *, if(number = 1, 1.0, 0.0) first, if(number = sessions, 1.0, 0.0) last,
+        case when sessions = 1 then 1.0 when sessions = 2 then 0.5 when number in (1, sessions) then 0.4
+            else 0.2 / (sessions - 2) end forty_twenty_forty, 1.0 / sessions linear from numbered)
+select *, revenue * first first_revenue, revenue * last last_revenue,
+    revenue * forty_twenty_forty forty_twenty_forty_revenue, revenue * linear linear_revenue from points
+"""
+CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+
+
+@pytest.mark.timeout(300)
+def test_columns_of_columns_of_columns(sandbox: MemorySandbox) -> None:
+    """Spark inferred filters for hours, of every column under its own name and under that by which it is compared."""
+    session = "id int, customer int, started timestamp, source string, medium string, campaign string, click string"
+    times = [datetime(2024, 1, 1) + timedelta(days=day) for day in range(31)]
+    names = [(i, i % 3, time, f"s{i % 2}", "m" if i % 4 else None, None, "g") for i, time in enumerate(times)]
+    sandbox.source("t", session, names)
+    revenues = [(i, times[-1], Decimal(i)) for i in range(3)]
+    sandbox.source("c", "customer int, converted timestamp, revenue decimal(12,2)", revenues)
+    view = sandbox.view(ATTRIBUTION)
+    setting = sandbox.spark.conf.get(CONSTRAINTS)
+    view.refresh()
+    assert view.verify().ok and view.verify(0.5).ok
+    sandbox.sql("update {c} set revenue = 7.5 where customer = 1")
+    view.refresh()
+    assert view.verify().rows == len(times)
+    sandbox.sql("update {v} set medium = 'x' where id = 5", v=view.path)
+    found = view.verify()
+    assert (found.missing, found.extra, sandbox.spark.conf.get(CONSTRAINTS)) == (1, 1, setting)
 
 
 def test_a_sample_is_of_keys(sandbox: MemorySandbox) -> None:
