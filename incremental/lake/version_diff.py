@@ -9,18 +9,19 @@ records its changed rows (change data feed) and these files have fewer bytes, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from incremental.algebra.program import WEIGHT
-from incremental.algebra.sqltext import is_unordered, quoted
+from incremental.algebra.sqltext import quoted, simple_types
 from incremental.lake.files import MOST_COMMITS, Commit, File, Identity
 from incremental.lake.protocol import VersionedTable
+from incremental.lake.row_identity import group_identical
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Difference:
     def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
         """Return the change of some columns: plain rows if insert-only, else a Z-set.
 
-        consolidate: sum the weights of equal rows, where Spark can compare rows (see `sum_weights`).
+        consolidate: sum the weights of identical rows, where Spark can compare rows (see `sum_weights`).
         """
         chosen = [*map(quoted, columns)]
         if self.before is None:
@@ -112,24 +113,12 @@ class Difference:
 
 
 def sum_weights(change: DataFrame) -> DataFrame:
-    """Sum the weights of equal rows of a Z-set; unchanged if Spark cannot compare them (variants, nested maps).
-
-    A map is compared by its entries in order: Spark sorts the entries of a map that it groups by, and a query may
-    depend on their order.
-    """
+    """Sum the weights of identical rows of a Z-set; unchanged if Spark cannot compare them (variants)."""
     fields = [field for field in change.schema if field.name != WEIGHT]
-    maps = {field.name for field in fields if isinstance(field.dataType, MapType)}
-
-    def each(of_map: Callable[[Column], Column]) -> list[Column]:
-        columns = ((field.name, F.col(quoted(field.name))) for field in fields)
-        return [of_map(column).alias(name) if name in maps else column for name, column in columns]
-
-    listed = change.select(*each(F.map_entries), WEIGHT) if maps else change
-    if any(is_unordered(field.dataType.simpleString()) for field in listed.schema):
+    if any("variant" in simple_types(field.dataType.simpleString()) for field in fields):
         return change
-    keys = [F.col(quoted(field.name)) for field in fields]
-    summed = listed.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-    return summed.select(*each(F.map_from_entries), WEIGHT) if maps else summed
+    summed = group_identical(change, [field.name for field in fields], (WEIGHT, F.sum(WEIGHT)))
+    return summed.where(F.col(WEIGHT) != 0)
 
 
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:

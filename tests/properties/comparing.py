@@ -6,6 +6,7 @@ Everything but floats is compared exactly; floats to a relative 1e-9 (sums depen
 from __future__ import annotations
 
 import math
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,17 @@ RELATIVE, ABSOLUTE = 1e-9, 1e-9
 def types(frame: DataFrame) -> list[str]:
     """The columns' types; tables do not say at any depth that a value is never NULL."""
     return [field.dataType.simpleString() for field in frame.schema]
+
+
+def identity(value: Any) -> Any:
+    """What tells a value from every other one: floats by their bits, with one NaN, and entries of maps in order."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else struct.pack("d", value)
+    if isinstance(value, dict):
+        return ("map", *((identity(key), identity(item)) for key, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(identity, value))
+    return (type(value).__name__, value)
 
 
 def exact_key(value: Any) -> Any:
