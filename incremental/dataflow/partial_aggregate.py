@@ -21,6 +21,7 @@ from incremental.algebra.traversal import walk
 from incremental.dataflow.lowering import Lowering
 from incremental.dataflow.state_schema import Layout
 from incremental.dataflow.touched_partitions import known_partitions, partitions
+from incremental.lake.row_identity import group_identical
 
 TOUCHED = "__touched"
 
@@ -93,7 +94,7 @@ class Homomorphic:
 
 
 def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
-    """Cancel equal rows in the change of a state's input, if they could mislead a monoid without inverse.
+    """Cancel identical rows in the change of a state's input, if they could mislead a monoid without inverse.
 
     A row that one term adds and another removes has not changed; a row that was only rewritten costs time.
     """
@@ -103,10 +104,11 @@ def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
     if loose and state.recompute_always:
         return change  # only the touched groups are needed
     # these states read a map or a variant only by count, which tests for NULL
-    exact = [F.col(quoted(column.name)) for column in state.reads if column.name not in loose]
-    known = [F.isnull(quoted(name)).alias(f"__null_{i}") for i, name in enumerate(loose)]
-    values = [F.first(quoted(name)).alias(name) for name in loose]
-    summed = change.groupBy(*exact, *known).agg(*values, F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    known = {f"__null_{i}": F.isnull(quoted(name)) for i, name in enumerate(loose)}
+    exact = [column.name for column in state.reads if column.name not in loose]
+    values = [(name, F.first(quoted(name))) for name in loose]
+    marked = change.withColumns(known) if known else change
+    summed = group_identical(marked, [*exact, *known], *values, (WEIGHT, F.sum(WEIGHT))).where(F.col(WEIGHT) != 0)
     return summed.select(*(quoted(name) for name in change.columns))
 
 

@@ -1,8 +1,8 @@
 """Apply the change of an answer to a view's own table, as one commit that never rewrites the table.
 
-The view is a bag: equal rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new copy is
-numbered by its epoch, so that an insertion never has to read the table; those of the first load have numbers below 0,
-one for each row of it, so that equal rows need not be found.
+The view is a bag: identical rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new copy
+is numbered by its epoch, so that an insertion never has to read the table; those of the first load have numbers below
+0, one for each row of it, so that identical rows need not be found.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from incremental.dataflow.touched_partitions import known_partitions, partitions
 from incremental.lake.commit_tag import Mark
 from incremental.lake.physical_layout import repartition_by_bucket
 from incremental.lake.protocol import Clause, Table
+from incremental.lake.row_identity import group_identical, identical_sql, row_keys
 from incremental.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
 
 COPY, IS_ADDED = "__copy", "__inserted"
@@ -64,10 +65,9 @@ class Bag:
         self._partition_key, self._tuning = partition_key, tuning
 
     def consolidate(self, change: DataFrame) -> DataFrame:
-        """Sum equal rows and drop those that cancel; one row per distinct row with its weight."""
-        columns = [F.col(quoted(name)) for name in self._columns]
+        """Sum identical rows and drop those that cancel; one row for each, with its weight."""
         weight = F.sum(WEIGHT) if WEIGHT in change.columns else F.count(F.lit(1))
-        summed = change.groupBy(*columns).agg(weight.cast("bigint").alias(WEIGHT))
+        summed = group_identical(change, self._columns, (WEIGHT, weight.cast("bigint")))
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
@@ -118,7 +118,7 @@ class Bag:
         """Write all rows but the deleted ones, and the inserted ones; returns whether by a direct commit."""
         if few:
             stored, deleted = in_one_task(stored, deleted)
-        same = F.expr(self._same("t", "u", COPY, BUCKET))
+        same = F.expr(self._same(stored, COPY, BUCKET))
         kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
         rows = self._arrange(kept.unionByName(inserted))
         return self._table.overwrite(plan_at_once(rows) if few else rows, mark, BUCKET)
@@ -162,15 +162,15 @@ class Bag:
         gone = change.where(F.col(WEIGHT) < 0)
         if few:
             stored, gone = in_one_task(stored, gone)
-        joined = stored.alias("t").join(gone.alias("u"), F.expr(self._same("t", "u", BUCKET)))
-        group = [F.col(f"t.{quoted(name)}") for name in self._columns]
+        joined = stored.alias("t").join(gone.alias("u"), F.expr(self._same(stored, BUCKET)))
+        group = [F.expr(key) for key in row_keys(stored.schema, self._columns, "t.")]
         order = Window.partitionBy(*group).orderBy(F.col(f"t.{COPY}"))
         ranked = joined.withColumn("__n", F.row_number().over(order)).where(f"__n <= -u.{WEIGHT}")
         return ranked.select(*(F.col(f"t.{field}") for field in self._fields))
 
-    def _same(self, left: str, right: str, *more: str) -> str:
-        plain = [f"{left}.{name} = {right}.{name}" for name in more]
-        return " AND ".join(plain + [f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in self._columns])
+    def _same(self, rows: DataFrame, *more: str) -> str:
+        """Return the SQL condition that t and u are the same row of such rows, and equal in more columns."""
+        return " AND ".join([*(f"t.{name} = u.{name}" for name in more), identical_sql(rows.schema, self._columns)])
 
     def _merge_all_copies(self, change: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark) -> bool:
         """Merge a change of few rows that deletes all copies of each row, which need not be chosen.
@@ -192,7 +192,7 @@ class Bag:
         source = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
         near, more = in_buckets(moved.buckets), (COPY, BUCKET) if matched is None else (BUCKET,)
-        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same('t', 'u', *more)}"
+        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same(source, *more)}"
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
         few = moved.rows <= self._tuning.local_rows
         return self._table.merge(source, condition, clauses, mark, near if few else None, matched)

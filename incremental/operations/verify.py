@@ -2,23 +2,27 @@
 
 The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
 Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
-digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too.
+digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too, texts
+by their bytes. The sign of zero counts where the query only copies values or computes them within a row: of several
+rows Spark returns either zero as their `max`, for example.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.results.report import MeasuredPoint, Verification
 from incremental.algebra.results.upkeep import format_count
 from incremental.algebra.sqltext import quoted, simple_types
 from incremental.operations.sampling import Sample
+from incremental.spark import catalyst
 from incremental.spark.checkpoint import measured_once, plan_without_constraints
 from incremental.store.journal import Intent
 from incremental.telemetry.events import log_work
@@ -28,6 +32,7 @@ SAMPLE = 5
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
 COMPARED_ROW = "__row"
 ACTUAL_ROWS = "__actual"
+COMBINES_ROWS = re.compile("Aggregate|Window|LogicalRDD")  # a loop of numbers reads rows that were computed before
 
 
 @dataclass(frozen=True)
@@ -43,19 +48,19 @@ class Discrepancy:
 def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Discrepancy:
     """Compare two answers with the same columns as bags; the sample has at most `most` rows of each side.
 
-    Equal answers take one Spark job.
+    expected: the batch query, whose plan decides whether the sign of zero counts. Equal answers take one Spark job.
     """
-    schema = expected.schema
+    schema, signed = expected.schema, is_computed_by_row(expected)
     sides = with_weight(expected, 1).unionByName(with_weight(actual.toDF(*expected.columns), -1))
     surplus = (surplus_rows(F.col(WEIGHT)).alias("missing"), surplus_rows(-F.col(WEIGHT)).alias("extra"))
     measures = (*surplus, F.coalesce(F.sum(ACTUAL_ROWS), F.lit(0)).alias("rows"))
-    summed = sum_equal(plan_without_constraints(sides), schema, ROUNDING_GRIDS[0])
+    summed = sum_equal(plan_without_constraints(sides), schema, ROUNDING_GRIDS[0], signed)
     with measured_once(summed, measures, F.col(WEIGHT) != 0) as (left, counted):
         rows, equal = int(counted["rows"]), not counted["missing"] and not counted["extra"]
         if equal:
             return Discrepancy(0, 0, (), rows)
         if any(has_floats(field.dataType) for field in schema):
-            left = sum_equal(left, schema, ROUNDING_GRIDS[1]).where(F.col(WEIGHT) != 0)
+            left = sum_equal(left, schema, ROUNDING_GRIDS[1], signed).where(F.col(WEIGHT) != 0)
         found = left.agg(*surplus).first()
         assert found is not None
         sample = [
@@ -77,9 +82,14 @@ def with_weight(rows: DataFrame, weight: int) -> DataFrame:
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
-def sum_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
+def is_computed_by_row(answer: DataFrame) -> bool:
+    """Return whether a query combines no values of several rows: it has no group-by, window or loop at any depth."""
+    return not COMBINES_ROWS.search(catalyst.analysed_plan(answer).toString())
+
+
+def sum_equal(rows: DataFrame, schema: StructType, grid: float, signed: bool) -> DataFrame:
     """Sum the weights of rows equal on a rounding grid: one of the side with the surplus, and the actual rows."""
-    keys = [comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid) for field in schema]
+    keys = [comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid, signed) for field in schema]
     of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(COMPARED_ROW)), ignorenulls=True) for sign in (1, -1)]
     summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
         F.sum(WEIGHT).alias(WEIGHT),
@@ -91,26 +101,32 @@ def sum_equal(rows: DataFrame, schema: StructType, grid: float) -> DataFrame:
     return summed.select(heavier.alias(COMPARED_ROW), WEIGHT, ACTUAL_ROWS)
 
 
-def comparison_key(value: Column, data_type: DataType, grid: float) -> Column:
-    """Return a value to group by: floats as of `float_key`, a value with variants as JSON, others unchanged."""
+def comparison_key(value: Column, data_type: DataType, grid: float, signed: bool) -> Column:
+    """Return a value to group by: floats as of `float_key`, collated texts without their collation, a value with
+    variants as JSON, others unchanged.
+    """
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
+    if (binary := without_collations(data_type)) != data_type:
+        return comparison_key(value.cast(binary), binary, grid, signed)
     if not has_floats(data_type):
         return value
     match data_type:
         case StructType(fields=fields):
-            parts = [comparison_key(value[field.name], field.dataType, grid).alias(field.name) for field in fields]
+            parts = [
+                comparison_key(value[field.name], field.dataType, grid, signed).alias(field.name) for field in fields
+            ]
             return F.when(value.isNotNull(), F.struct(*parts))
         case ArrayType(elementType=kind):
-            return F.transform(value, lambda item: comparison_key(item, kind, grid))
+            return F.transform(value, lambda item: comparison_key(item, kind, grid, signed))
         case MapType(valueType=kind):
-            return F.transform_values(value, lambda _, item: comparison_key(item, kind, grid))
+            return F.transform_values(value, lambda _, item: comparison_key(item, kind, grid, signed))
         case _:
-            return float_key(value, grid)
+            return float_key(value, grid, signed)
 
 
-def float_key(value: Column, grid: float) -> Column:
-    """Return the rounded mantissa and the exponent of a float."""
+def float_key(value: Column, grid: float, signed: bool) -> Column:
+    """Return the rounded mantissa and the exponent of a float; signed: tell -0.0 from other small numbers."""
     number = value.cast("double")
     size = F.abs(number)
     scaled = number * F.lit(grid)
@@ -120,7 +136,30 @@ def float_key(value: Column, grid: float) -> Column:
     zero = F.struct(F.lit(0.0).alias("m"), F.lit(0.0).alias("e"))
     special = F.struct(number.alias("m"), F.lit(0.0).alias("e"))
     odd = F.isnan(number) | (size == float("inf"))
+    if signed:
+        is_negative = (size == 0) & (number.cast("string") == "-0.0")
+        zero = F.struct(F.lit(0.0).alias("m"), F.when(is_negative, 1.0).otherwise(0.0).alias("e"))
     return F.when(value.isNull(), F.lit(None)).when(odd, special).when(size < 1e-9, zero).otherwise(ordinary)
+
+
+def without_collations(data_type: DataType) -> DataType:
+    """Return a type in which texts are equal just if their bytes are."""
+    match data_type:
+        case StringType():
+            return StringType() if data_type.collation != "UTF8_BINARY" else data_type
+        case StructType(fields=fields):
+            return StructType(
+                [
+                    StructField(each.name, without_collations(each.dataType), each.nullable, each.metadata)
+                    for each in fields
+                ]
+            )
+        case ArrayType(elementType=kind, containsNull=nullable):
+            return ArrayType(without_collations(kind), nullable)
+        case MapType(keyType=key, valueType=kind, valueContainsNull=nullable):
+            return MapType(without_collations(key), without_collations(kind), nullable)
+        case _:
+            return data_type
 
 
 def has_floats(data_type: DataType) -> bool:

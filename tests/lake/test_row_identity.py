@@ -36,7 +36,6 @@ VALUES: dict[str, list[Any]] = {
         {"a": -0.0},
         {"b": None},
         {"a": NAN, "b": 1.0},
-        {"b": 1.0, "a": NAN},
     ],
     "n array<map<int, struct<d: double>>>": [None, [None], [{1: None}], [{1: (0.0,)}], [{1: (-0.0,)}], [{1: (None,)}]],
 }

@@ -1,17 +1,21 @@
 """Two answers as bags, compared in Python and independently of the product's own verifier.
 
-Everything but floats is compared exactly; floats to a relative 1e-9 (sums depend on their order, in Spark too).
+Everything but floats is compared exactly; floats by their bits, or to a relative 1e-9 where they are computed of
+several rows (sums depend on their order, in Spark too).
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame
+
+from incremental.spark import catalyst
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
 
@@ -22,27 +26,27 @@ def types(frame: DataFrame) -> list[str]:
 
 
 def identity(value: Any) -> Any:
-    """What tells a value from every other one: floats by their bits, with one NaN, and entries of maps in order."""
-    if isinstance(value, float):
-        return "nan" if math.isnan(value) else struct.pack("d", value)
-    if isinstance(value, dict):
-        return ("map", *((identity(key), identity(item)) for key, item in value.items()))
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *map(identity, value))
-    return (type(value).__name__, value)
+    """What tells a value from every other one: floats by their bits, with one NaN; maps without their order."""
+    return exact_key(value, bits=True)
 
 
-def exact_key(value: Any) -> Any:
-    """What of a value must be equal: all of it, or of a float only that it is one."""
+def exact_key(value: Any, bits: bool = False) -> Any:
+    """What of a value must be equal: all of it, or without `bits` of a float only that it is one."""
     if isinstance(value, float):
-        return "nan" if math.isnan(value) else "float"
+        return "nan" if math.isnan(value) else struct.pack("d", value) if bits else "float"
     if isinstance(value, dict):
-        return tuple(sorted((repr(key), exact_key(item)) for key, item in value.items()))
+        return tuple(sorted(((repr(key), exact_key(item, bits)) for key, item in value.items()), key=repr))
     if isinstance(value, (list, tuple)):
-        return tuple(exact_key(item) for item in value)
+        return tuple(exact_key(item, bits) for item in value)
     if isinstance(value, bytearray):
         return bytes(value)
     return (type(value).__name__, value)
+
+
+def copies_values(frame: DataFrame) -> bool:
+    """Whether no float of an answer depends on the order of rows: neither groups nor windows compute any."""
+    plan = catalyst.analysed_plan(frame).toString()
+    return not re.search("Aggregate|Window|LogicalRDD", plan)
 
 
 def floats(value: Any) -> tuple[float, ...]:
@@ -60,13 +64,13 @@ def close(one: float, other: float) -> bool:
     return one == other or math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
 
 
-def difference(expected: Iterable[Any], actual: Iterable[Any]) -> str:
-    """What tells two bags of rows apart; empty where nothing does."""
+def difference(expected: Iterable[Any], actual: Iterable[Any], bits: bool = False) -> str:
+    """What tells two bags of rows apart; empty where nothing does. bits: floats are compared exactly, too."""
     sides: list[dict[Any, list[tuple[float, ...]]]] = []
     for rows in (expected, actual):
         grouped: dict[Any, list[tuple[float, ...]]] = defaultdict(list)
         for row in rows:
-            grouped[exact_key(tuple(row))].append(floats(tuple(row)))
+            grouped[exact_key(tuple(row), bits)].append(floats(tuple(row)))
         sides.append(grouped)
     wanted, given = sides
     counts = [Counter({key: len(rows) for key, rows in side.items()}) for side in sides]
@@ -74,7 +78,7 @@ def difference(expected: Iterable[Any], actual: Iterable[Any]) -> str:
         return f"missing {missing}; too many {counts[1] - counts[0]}"
     if extra := counts[1] - counts[0]:
         return f"too many {extra}"
-    for key, rows in wanted.items():
+    for key, rows in wanted.items() if not bits else ():
         left = list(given[key])
         for row in rows:
             found = next((other for other in left if all(map(close, row, other))), None)

@@ -8,7 +8,8 @@
 | `__accepted` | 0: not accepted; 1: accepted, and improved at a later level; 2: accepted and in the answer |
 | `__bucket` | partition: pmod(hash(key), buckets); the key is the row, of kind best its key columns |
 
-All candidates of one key are in one bucket. A bag (kind levels) has each accepted row as often as it is derived.
+All candidates of one key are in one bucket. A bag (kind levels) has each accepted row as often as it is derived; its
+rows are told apart by identity (lake/row_identity.py), those of other kinds by SQL's equality, as DISTINCT does.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, IntegerType, StructField, StructType
 
 from incremental.algebra.loops import ACCEPTED, LEVEL, LoopState
 from incremental.algebra.program import BUCKET, ROWS, WEIGHT
 from incremental.algebra.sqltext import is_unordered, quoted
 from incremental.dataflow.state_schema import StoredTable
+from incremental.lake.row_identity import group_identical, identical_sql
 from incremental.lake.version_diff import Difference
 
 ANSWER = 2  # `__accepted` of a candidate that is in the answer
@@ -65,6 +68,17 @@ class Candidates:
         """Whether a candidate is accepted whatever other levels have."""
         return self.loop.traits.by_one_level or self.loop.traits.fixed_steps
 
+    @property
+    def are_identical(self) -> bool:
+        """Whether derivations of identical rows are counted, not of rows that SQL calls equal."""
+        return self.is_levelled_bag and not self.loop.distinct
+
+    def group(self, rows: DataFrame, names: tuple[str, ...], *aggregates: tuple[str, Column]) -> DataFrame:
+        """Return some columns of candidates, the same for a group of rows, and aggregates of each group."""
+        if self.are_identical:
+            return group_identical(rows, names, *aggregates)
+        return rows.groupBy(*map(quoted, names)).agg(*(value.alias(name) for name, value in aggregates))
+
     def copies_sql(self, rows: str) -> str:
         """Return SQL of how often an accepted candidate is there, by its derivations; DISTINCT leaves init as it is."""
         if not self.is_levelled_bag:
@@ -105,6 +119,8 @@ class Candidates:
 
     def same(self, names: tuple[str, ...], left: str = "t", right: str = "u") -> str:
         """Return the SQL condition that two rows agree in some columns, NULL equal to NULL."""
+        if self.are_identical:
+            return identical_sql(self._schema, names, left, right)
         return " AND ".join(f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in names) or "true"
 
     def accepted_rows_sql(self, rows: str, accepted: str) -> str:
@@ -140,5 +156,11 @@ class Candidates:
 
     def sum_by_row(self, candidates: DataFrame, weight: str) -> DataFrame:
         """Return the rows of candidates with the sum of a weight over their levels, zeros left out."""
-        total = F.expr(f"sum({weight})").cast("bigint").alias(WEIGHT)
-        return candidates.groupBy(*(F.col(quoted(name)) for name in self.row)).agg(total).where(f"{WEIGHT} <> 0")
+        total = F.expr(f"sum({weight})").cast("bigint")
+        return self.group(candidates, self.row, (WEIGHT, total)).where(f"{WEIGHT} <> 0")
+
+    @cached_property
+    def _schema(self) -> StructType:
+        """The columns that find a candidate, with their types."""
+        row = [StructField(column.name, DataType.fromDDL(column.type)) for column in self.loop.columns]
+        return StructType([*row, StructField(LEVEL, IntegerType())])

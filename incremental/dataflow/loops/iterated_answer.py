@@ -13,6 +13,7 @@ from incremental.algebra.program import WEIGHT
 from incremental.algebra.sqltext import quoted
 from incremental.dataflow.publish import stored_bag
 from incremental.dataflow.state_schema import StoredTable
+from incremental.lake.row_identity import group_identical
 from incremental.lake.version_diff import Difference
 
 
@@ -47,5 +48,4 @@ class IteratedAnswer:
 
 def sum_answer(change: DataFrame, row: Sequence[str]) -> DataFrame:
     """Return the change of an answer, with one weight for each row that it changes."""
-    columns = [F.col(quoted(name)) for name in row]
-    return change.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+    return group_identical(change, row, (WEIGHT, F.sum(WEIGHT))).where(f"{WEIGHT} <> 0")

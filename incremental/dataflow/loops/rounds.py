@@ -23,7 +23,6 @@ from incremental.algebra.errors import StateError
 from incremental.algebra.loops import LEVEL
 from incremental.algebra.plan import Column
 from incremental.algebra.program import WEIGHT
-from incremental.algebra.sqltext import quoted
 from incremental.algebra.tuning import Tuning
 from incremental.dataflow.delta_rules import DeltaRules
 from incremental.dataflow.loops.acceptance import acceptance_of
@@ -94,10 +93,10 @@ class Step:
         """Sum weights by candidate, without the sums that are 0; None for no parts."""
         if not parts:
             return None
-        names = [F.col(quoted(name)) for name in self.candidates.identity]
         together = reduce(DataFrame.unionByName, parts)
         together = together.coalesce(1) if self.is_small() else together
-        return together.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
+        summed = self.candidates.group(together, self.candidates.identity, (WEIGHT, F.sum(WEIGHT)))
+        return summed.where(f"{WEIGHT} <> 0")
 
     def is_small(self) -> bool:
         """Return whether one task computes a round sooner than several that exchange rows."""

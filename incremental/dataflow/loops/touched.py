@@ -164,7 +164,7 @@ class TouchedCandidates:
         """Return all rows that the step reads before a move, or once it is made (`moved`)."""
         here = f"{KNOWN} + {touched.move.sql}" if moved and touched.move is not None else KNOWN
         names, rows = self.candidates.reached_by, self.candidates.accepted_rows(self.stored.rows)
-        reached = touched.frame.select(*map(quoted, names)).distinct()
+        reached = touched.frame.select(*map(quoted, names))
         kept = rows.alias("t").join(reached.alias("u"), F.expr(self.candidates.same(names)), "left_anti")
         return kept.unionByName(self.candidates.repeat_rows(touched.frame, here))
 
@@ -258,5 +258,6 @@ class TouchedCandidates:
             ROWS: f"coalesce(max({ROWS}), {stored}) + coalesce(max({WEIGHT}), 0L)",
             KNOWN: f"coalesce(max({KNOWN}), {accepted})",
         }
-        summed = entries.groupBy(*self._identity).agg(*(F.expr(f"{sql} AS {name}") for name, sql in values.items()))
+        aggregates = ((name, F.expr(sql)) for name, sql in values.items())
+        summed = self.candidates.group(entries, self.candidates.identity, *aggregates)
         return summed.selectExpr("*", f"{self.candidates.bucket_sql} AS {BUCKET}")

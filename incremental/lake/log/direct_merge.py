@@ -104,8 +104,7 @@ class DirectMerge:
         """
         spark = source.sparkSession
         condition = catalyst.parse_expression(spark, self.condition)
-        compared = [each for each in catalyst.subexpressions(condition) if catalyst.kind(each) == "EqualNullSafe"]
-        safe = list(dict.fromkeys(map(_name, compared)))
+        safe = list(dict.fromkeys(map(_name, filter(_compares_columns, catalyst.subexpressions(condition)))))
         measures = [F.count_if(F.col(quoted(name)).isNull()).alias(name) for name in safe]
         ends = interval_measures(source.schema[safe[0]]) if safe else []
         counted = [*measures, *ends, F.count(F.lit(1)).alias(SOURCE_ROW)]
@@ -113,7 +112,7 @@ class DirectMerge:
         kept, found = self.checkpoints.measure(numbered, counted, True)
 
         def plain(each: J) -> J | None:
-            if catalyst.kind(each) != "EqualNullSafe" or found[_name(each)]:
+            if not _compares_columns(each) or found[_name(each)]:
                 return None
             return catalyst.catalyst(spark).expressions.EqualTo(each.left(), each.right())
 
@@ -204,6 +203,13 @@ def _vector_actions(replaced: Sequence[J]) -> list[J]:
             pair = file.removeRows(each.newDeletionVector(), True, True)
             actions += [pair._1(), pair._2()]
     return actions
+
+
+def _compares_columns(expression: J) -> bool:
+    """Return whether an expression is `t.name <=> u.name`, and not `<=>` of something computed."""
+    if catalyst.kind(expression) != "EqualNullSafe":
+        return False
+    return {catalyst.kind(side) for side in (expression.left(), expression.right())} == {"UnresolvedAttribute"}
 
 
 def _name(equality: J) -> str:
