@@ -84,9 +84,9 @@ class DeltaTable:
             refuse_hidden_log(self.path)
         return None if version < 0 else version
 
-    def identity(self) -> str:
-        """Return Delta's id of the table, which changes when the table is dropped and recreated."""
-        return str(self._latest().metadata().id())
+    def identity(self, version: int | None = None) -> str:
+        """Return Delta's id of the table, at a version or now: it changes when the table is replaced or recreated."""
+        return str(self._snapshot(version).metadata().id())
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
@@ -94,17 +94,15 @@ class DeltaTable:
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
-        snapshot = self._latest() if version is None else self._snapshot_at(version)
-        return catalyst.python_schema(snapshot.schema())
+        return catalyst.python_schema(self._snapshot(version).schema())
 
     def partitioned_by(self, version: int) -> list[str]:
         """Return the partition columns of a version, whose values are in the log and not in the files."""
         return partition_columns(self._snapshot_at(version).metadata())
 
-    @property
-    def mapped(self) -> bool:
-        """Whether columns have other names in the files than in the schema (Delta's column mapping)."""
-        return str(self._latest().metadata().columnMappingMode().name()) != "none"
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether columns have other names in the files than in the schema (Delta's column mapping)."""
+        return str(self._snapshot(version).metadata().columnMappingMode().name()) != "none"
 
     def epoch(self, application: str) -> int | None:
         """Return the last epoch that an application wrote, None if none; without a checksum, a Spark job finds it."""
@@ -118,7 +116,7 @@ class DeltaTable:
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
-        snapshot = self._latest() if version is None else self._snapshot_at(version)
+        snapshot = self._snapshot(version)
         known = catalyst.option(snapshot.checksumOpt())
         if known is None:
             return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
@@ -298,6 +296,9 @@ class DeltaTable:
 
     def _latest(self) -> J:
         return latest_snapshot(self.spark, self.path, self.log)
+
+    def _snapshot(self, version: int | None) -> J:
+        return self._latest() if version is None else self._snapshot_at(version)
 
     def _snapshot_at(self, version: int) -> J:
         latest = self._latest()

@@ -93,17 +93,19 @@ class VersionedTable(Protocol):
         """Whether its commits usually rewrite many unchanged rows."""
         ...
 
-    @property
-    def mapped(self) -> bool:
-        """Whether columns may have other names in the files than in the schema."""
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether columns may have other names in the files than in the schema, at a version or now."""
         ...
 
     def version(self) -> int | None:
         """Return the latest version, None if there is no table."""
         ...
 
-    def identity(self) -> str:
-        """Return the id of the table, which changes when the table is dropped and recreated."""
+    def identity(self, version: int | None = None) -> str:
+        """Return the id of the table, at a version or now.
+
+        It changes when the table is dropped and recreated, and when CREATE OR REPLACE TABLE gives it other content.
+        """
         ...
 
     def commit_id(self, version: int) -> str:

@@ -47,18 +47,17 @@ class TableView:
         """Whether its commits usually rewrite many unchanged rows."""
         return self.table.rewritten
 
-    @property
-    def mapped(self) -> bool:
-        """Whether columns may have other names in the files than in the schema."""
-        return self.table.mapped
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether columns may have other names in the files than in the schema."""
+        return self.table.is_mapped(version)
 
     def version(self) -> int | None:
         """Return the latest version, None if there is no table."""
         return self.table.version()
 
-    def identity(self) -> str:
-        """Return the id of the table."""
-        return self.table.identity()
+    def identity(self, version: int | None = None) -> str:
+        """Return the id of the table, at a version or now."""
+        return self.table.identity(version)
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it is not known."""

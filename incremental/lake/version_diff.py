@@ -133,8 +133,10 @@ def is_remapped(table: VersionedTable, before: int, after: int) -> bool:
     """Return whether column names refer to other columns of the files: a column was renamed, or dropped and added
     again, or the table was replaced.
     """
-    if table.origin is not table or not table.mapped:
-        return table.origin is not table
+    if table.origin is not table:
+        return True
+    if not any(map(table.is_mapped, (before, after))):
+        return False
     old, new = (physical_names(table.schema(version)) for version in (before, after))
     return any(name in new and new[name] != physical for name, physical in old.items())
 

@@ -27,6 +27,7 @@ from incremental.operations.retention import Need, needs_of_sources, needs_of_vi
 from incremental.refresh.compatibility import find_redefinition
 from incremental.refresh.incremental_refresh import RefreshStrategy
 from incremental.refresh.mode import ModePolicy
+from incremental.refresh.sources.pinned_tables import is_pinned
 from incremental.refresh.sources.upstream import Inputs, Progress
 from incremental.spark.catalyst import JavaError
 from incremental.spark.java_errors import cause
@@ -60,7 +61,7 @@ class UpkeepRun:
             tables[name] = self._vacuum(table, done, [need for need in needs if need.table == key])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
-            if pin.place is None and (self._root / "landed" / name).is_dir() and table.identity() == pin.identity:
+            if pin.place is None and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
                 self._show_progress(f"landed {name}")
                 tables[f"landed/{name}"] = self._maintain_landed(name, table)
                 left_out = self._table("quarantine", name)

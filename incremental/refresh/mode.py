@@ -20,6 +20,7 @@ from incremental.lake.protocol import VersionedTable
 from incremental.lake.version_diff import file_difference
 from incremental.refresh.full_recompute import FullRecompute
 from incremental.refresh.incremental_refresh import Incremental, RefreshStrategy
+from incremental.refresh.sources.pinned_tables import is_pinned
 from incremental.refresh.state_reuse import COPIED, REUSED
 from incremental.store.journal import Entry, Journal, Pin
 
@@ -161,7 +162,7 @@ def predict_choice(
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
     if len(known) < len(read):  # some source has no table yet
         return Choice(mode_policy.of(None if last is None else last.intent.mode))
-    before = {n: pin.after for n, pin in pins.items() if n in known and tables[n].identity() == pin.identity}
+    before = {name: pin.after for name, pin in pins.items() if name in known and is_pinned(pin, tables[name])}
     expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
     return mode_policy.choose(journal, expected, tables, tuning)
 

@@ -95,4 +95,5 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
 
 def has_same_rows(pin: Pin, other: Pin) -> bool:
     """Return whether two pins have the same rows of a source."""
-    return (pin.after, pin.identity) == (other.after, other.identity)
+    same = pin.commit == other.commit if pin.commit and other.commit else pin.identity == other.identity
+    return same and pin.after == other.after

@@ -36,7 +36,8 @@ def refresh_first(view: str) -> str:
 
 @dataclass(frozen=True)
 class Pin:
-    """A source in an epoch: its versions before and after, and Delta's id of the table.
+    """A source in an epoch: its versions before and after, and Delta's id of the table (at `after`, for a base table;
+    earlier releases recorded the id of the latest version).
 
     If the source is a view: `place`, its table at `after` below the view's folder; `left`, its table at `before` if the
     view was rebuilt in between; `bases`, the versions of the base sources from which its answer at `after` is computed.

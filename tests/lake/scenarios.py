@@ -244,7 +244,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "epochs": [table.epoch(application) for application in "ab"],
         "partitions": sorted(map(repr, table.partitions(1 << 20))),
         "partitioned by": (table.partition, table.partitioned_by(version)),
-        "mapped": table.mapped,
+        "mapped": table.is_mapped(),
         "whole": [table.is_readable(each) for each in (0, version, version + 1)],
         "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
         "needed": [(hours := table.needed_hours(each)) and round(hours, 1) for each in (0, version)],

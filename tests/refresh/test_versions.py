@@ -100,7 +100,7 @@ def test_a_source_that_was_restored_from_a_copy(sandbox: MemorySandbox, more: in
     checked(view)
     shutil.rmtree(table)
     shutil.copytree(copy, table)
-    with pytest.raises(SourceError, match="can no longer be read"):
+    with pytest.raises(SourceError, match="its history was replaced"):
         view.verify()
     for i in range(1 + more):
         sandbox.insert("t", "k int, v int", [(3, 30 + i)])

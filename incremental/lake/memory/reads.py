@@ -48,10 +48,9 @@ class MemoryReads:
         """Whether its commits usually rewrite many unchanged rows; only those of a view's answer do."""
         return False
 
-    @property
-    def mapped(self) -> bool:
-        """Whether any column name is allowed; the files have the same names in any case."""
-        return self.latest.form.mapped
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether any column name is allowed; the files have the same names in any case."""
+        return self._version(version).form.mapped
 
     @property
     def latest(self) -> Version:
@@ -66,9 +65,9 @@ class MemoryReads:
         head = self.log.head(self.folder)
         return None if head is None else head.number
 
-    def identity(self) -> str:
+    def identity(self, version: int | None = None) -> str:
         """Return the id that the table got when it was created."""
-        return self.latest.table
+        return self._version(version).table
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if there is no such version."""
@@ -76,7 +75,7 @@ class MemoryReads:
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest."""
-        return (self.latest if version is None else self._recorded_version(version)).form.schema
+        return self._version(version).form.schema
 
     def partitioned_by(self, version: int) -> list[str]:
         """Return the partition columns of a version: one or none."""
@@ -89,7 +88,7 @@ class MemoryReads:
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version, or of the latest."""
-        files = (self.latest if version is None else self._recorded_version(version)).files.values()
+        files = self._version(version).files.values()
         return len(files), sum(file.bytes for file in files)
 
     def files(self, version: int) -> dict[Identity, File]:
@@ -155,6 +154,9 @@ class MemoryReads:
     def scan(self, version: int) -> DataFrame:
         """Return the same rows, checkpointed: Spark folds expressions over a LocalRelation while it optimises."""
         return self.at(version).coalesce(1).localCheckpoint(eager=False)
+
+    def _version(self, version: int | None) -> Version:
+        return self.latest if version is None else self._recorded_version(version)
 
     def _recorded_version(self, version: int) -> Version:
         latest = self.log.head(self.folder)

@@ -8,15 +8,31 @@ from incremental.store.journal import Pin
 
 
 def is_pinned(pin: Pin, table: VersionedTable) -> bool:
-    """Return whether a table is the one whose version was pinned, with the same history up to it."""
-    if table.identity() != pin.identity:
+    """Return whether the log of a table contains the commit that made the pinned version.
+
+    CREATE OR REPLACE TABLE and its like give a table another id, and their commit follows all earlier ones: the id of
+    the pinned commit decides. Where its writer gave it none, or the log was cleaned up, the id of the table does, as of
+    now or of the pinned version: a table that was dropped and created again never had it.
+    """
+    latest = table.version()
+    if latest is None or latest < pin.after:
         return False
     found = table.commit_id(pin.after) if pin.commit else ""
-    return found in ("", pin.commit)
+    if found:
+        return found == pin.commit
+    return table.identity() == pin.identity or identity_at(table, pin.after) == pin.identity
+
+
+def identity_at(table: VersionedTable, version: int) -> str:
+    """Return the id of a table at a version; empty if that can no longer be read."""
+    try:
+        return table.identity(version)
+    except SourceError:
+        return ""
 
 
 def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError:
-    """Return the error for a table with another identity than before."""
+    """Return the error for a table whose log does not contain the pinned version."""
     other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
     return SourceError(
         f"source {name} at {table.label} was replaced since the last epoch: it was dropped and created again, or its "

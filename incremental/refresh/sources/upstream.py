@@ -152,7 +152,7 @@ class Inputs:
                 raise refuse_recreated(self.view, name, table)
             target = targets[self.places[name]]
             known_commit = known.commit if known is not None and known.after == target else ""
-            return Pin(before, target, table.identity(), commit=known_commit or table.commit_id(target))
+            return Pin(before, target, table.identity(target), commit=known_commit or table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"

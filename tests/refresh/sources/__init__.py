@@ -1,0 +1,1 @@
+"""Tests of the refresh protocol: epochs, versions, chains, policies, parts, reuse."""
