@@ -20,6 +20,7 @@ from filelock import FileLock
 from assets import following, keys, metadata
 from assets.partitions import can_be, partitions_of
 from assets.steps import checks, epochs
+from assets.steps.losses import loss_events
 from incremental.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
 from incremental.lake.durable import make_private
 from pipelines import descriptions
@@ -90,9 +91,7 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
         yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
 
 
-def _refresh(
-    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report
-) -> Iterator[dg.AssetMaterialization]:
+def _refresh(instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report) -> Iterator[DagsterEvent]:
     """Yield the events of external tables at the versions that were read, then of states and view.
 
     A rollback reports the versions consumed before it, so that the sensor does not undo it by a refresh.
@@ -101,6 +100,7 @@ def _refresh(
     more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
     yield from _tables_of_others(instance, pipeline, done)
     yield from epochs.materialisations(pipeline, describe_refreshed(pipeline, view, done), instance, more)
+    yield from loss_events(pipeline, done)
 
 
 def _tables_of_others(

@@ -37,7 +37,7 @@ from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.secrets import INSTEAD, has_password, mask_secrets
 from incremental.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from incremental.algebra.tuning import Tuning
-from incremental.compilation import OnChange, Policy, check_options
+from incremental.compilation import Policy, Remedy, check_options
 from incremental.compiler.draft import Publish
 from incremental.lake.delta import DELTA
 from incremental.lake.protocol import Lake, Table
@@ -155,22 +155,25 @@ class Warehouse:
         query: QueryText,
         policy: Policy = "incremental",
         publish: Publish = "auto",
-        on_change: OnChange = "refuse",
+        on_change: Remedy = "refuse",
         publish_as: str | None = None,
+        on_lost: Remedy = "refuse",
     ) -> View:
         """Return a view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
 
         on_change: the reaction of a refresh if the query, the schema of a source, or Spark's settings differ from those
         of the state: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
         publish_as: a SQL view, `database.view`, that always selects the current answer; refreshes update it.
+        on_lost: likewise, if a source no longer has what the last epoch read: a vacuumed version, a table that was
+        dropped and created again, or restored from a copy.
         Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
         taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
         QueryError, and a source without data SourceError.
         """
-        check_options(name, query, policy, publish, on_change)
+        check_options(name, query, policy, publish, on_change, on_lost)
         self._check_case(name)
         self._catalog.sql_names.claim(name, publish_as)
-        made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as)
+        made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as, on_lost)
         self._made[name] = made
         remember(made)
         return made

@@ -52,7 +52,7 @@ from incremental.spark.catalyst import isolate_session
 
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
-OnChange = Literal["refuse", "rebuild"]
+Remedy = Literal["refuse", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Compilation:
         return self._program.refusals if isinstance(self._program, RefusedError) else ()
 
 
-def check_options(name: str, query: object, policy: str, publish: str, on_change: str) -> None:
+def check_options(name: str, query: object, policy: str, publish: str, on_change: str, on_lost: str) -> None:
     """Raise UsageError for an invalid view name, for what cannot be a query, or for unknown options."""
     if not is_name(name):
         raise UsageError(f"view {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
@@ -263,8 +263,9 @@ def check_options(name: str, query: object, policy: str, publish: str, on_change
         raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):
         raise UsageError(f"view {name}: unknown publication {publish!r}. Use auto or table.")
-    if on_change not in get_args(OnChange):
-        raise UsageError(f"view {name}: unknown on_change {on_change!r}. Use refuse or rebuild.")
+    for option, value in (("on_change", on_change), ("on_lost", on_lost)):
+        if value not in get_args(Remedy):
+            raise UsageError(f"view {name}: unknown {option} {value!r}. Use refuse or rebuild.")
 
 
 def order(key: Ordering) -> SparkColumn:

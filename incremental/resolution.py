@@ -238,7 +238,7 @@ class ResolvedView:
     @cached_property
     def refresh(self) -> Refresh:
         """The refresh protocol for the view."""
-        return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, self.view.on_change)
+        return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, *self.view.remedies)
 
     @cached_property
     def below(self) -> UpstreamView:

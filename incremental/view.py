@@ -18,7 +18,7 @@ from incremental.algebra.results.address import Address
 from incremental.algebra.results.report import Description, Report, Verification
 from incremental.algebra.results.upkeep import Status, Upkeep
 from incremental.algebra.sqltext import quoted
-from incremental.compilation import OnChange, Policy
+from incremental.compilation import Policy, Remedy
 from incremental.compiler.draft import Publish
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.remote.remote_path import Place
@@ -55,9 +55,15 @@ class View:
     policy: Policy
     publish: Publish
     catalog: SourceCatalog = field(compare=False, repr=False)
-    on_change: OnChange = "refuse"
+    on_change: Remedy = "refuse"
     publish_as: str | None = None
+    on_lost: Remedy = "refuse"
     compiled: Compiled = field(default_factory=Compiled, compare=False, repr=False)
+
+    @property
+    def remedies(self) -> tuple[Remedy, Remedy]:
+        """What a refresh does if the query changed, and if a source lost what the last epoch read."""
+        return self.on_change, self.on_lost
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -208,7 +214,8 @@ class View:
 
     def branch(self, name: str, into: Warehouse | None = None) -> View:
         """Create a view in this warehouse or `into` that starts from the last epoch and is maintained separately."""
-        made = (into or self.warehouse).view(name, self.query, self.policy, self.publish, self.on_change)
+        options = self.policy, self.publish, self.on_change
+        made = (into or self.warehouse).view(name, self.query, *options, on_lost=self.on_lost)
         create_branch(self.store, made.store, self._resolved.inputs)
         return made
 

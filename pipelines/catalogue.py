@@ -210,7 +210,8 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
             warehouse.source(name, open(below, spark, opened)[1] if below else source_objects.declare(source))
         for name, monoid in pipeline.declaration.monoids.items():
             warehouse.monoid(name, **monoid.model_dump())
-        options: Any = pipeline.declaration.model_dump(include={"policy", "publish", "on_change", "publish_as"})
+        declared = {"policy", "publish", "publish_as", "on_change", "on_lost"}
+        options: Any = pipeline.declaration.model_dump(include=declared)
         opened[pipeline.name] = warehouse, warehouse.view(pipeline.name, queries.runnable(pipeline.query), **options)
     return opened[pipeline.name]
 

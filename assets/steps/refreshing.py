@@ -6,7 +6,7 @@ up to date, and downstream assets do not count it as new. The views that its que
 same step; those that changed are materialised too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 from pydantic import Field
@@ -15,11 +15,12 @@ from assets import keys, metadata
 from assets.failures import CRASHES
 from assets.resources import TaskRunner
 from assets.steps import epochs
+from assets.steps.losses import loss_checks, loss_events, loss_results
 from assets.steps.specs import specs
 from incremental.algebra.results.report import Description
 from pipelines import descriptions
 from pipelines.catalogue import Pipeline
-from pipelines.tasks import RefreshTask
+from pipelines.tasks import RefreshedView, RefreshTask
 
 
 class RefreshConfig(dg.Config):
@@ -44,19 +45,19 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
     @dg.multi_asset(
         name=keys.refresh_op(pipeline.name),
         specs=shown_assets,
+        check_specs=loss_checks(pipeline),
         pool=pipeline.name,
         retry_policy=CRASHES,
     )
     def refresh(
         context: dg.AssetExecutionContext, config: RefreshConfig, spark: dg.ResourceParam[TaskRunner]
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         done = spark.run(context, pipeline, RefreshTask(config.rebuild))
         description, report = done.description, done.report
         for each in (*done.below, done):  # another machine may have refreshed it
             descriptions.save_description(chain[each.report.view], each.description, context.log.info)
-        for event in epochs.moved_below(chain, done, context.instance):
-            context.log_event(event)
-        context.log.info(report.sentence)
+        _report_below(context, chain, done)
+        (context.log.warning if report.lost else context.log.info)(report.sentence)
         if known is None or known.states != description.states:
             context.log.info("The state tables are new: reload the code location to see them.")
         version = dg.DataVersion(metadata.data_version(report.generation, report.epoch))
@@ -67,5 +68,15 @@ def refresh_assets(pipeline: Pipeline, known: Description | None) -> dg.AssetsDe
                 yield dg.MaterializeResult(
                     asset_key=spec.key, metadata=shown[spec.key], data_version=version, tags=tags
                 )
+        yield from loss_results(pipeline, report)
 
     return refresh
+
+
+def _report_below(context: dg.AssetExecutionContext, chain: Mapping[str, Pipeline], done: RefreshedView) -> None:
+    """Materialise the views below that were refreshed, and warn where one was rebuilt for a lost source."""
+    for event in epochs.moved_below(chain, done, context.instance):
+        context.log_event(event)
+    for below in done.below:
+        for warning in loss_events(chain[below.report.view], below.report):
+            context.instance.report_runless_asset_event(warning)

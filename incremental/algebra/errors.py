@@ -36,6 +36,13 @@ class SourceError(DeltafoldError):
     """A source cannot be read as asked: unknown, missing, malformed, vacuumed, replaced or of another schema."""
 
 
+class LostSourceError(SourceError):
+    """A source no longer has what the last epoch read of it: vacuumed, dropped and created again, or restored.
+
+    A rebuild needs its present rows alone.
+    """
+
+
 class EvaluationError(SourceError):
     """An expression of the query fails for values of the sources."""
 

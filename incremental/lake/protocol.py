@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.errors import SourceError
+from incremental.algebra.errors import LostSourceError
 from incremental.algebra.tuning import Tuning
 from incremental.lake.commit_tag import Mark
 from incremental.lake.files import Commit, File, Identity
@@ -52,9 +52,9 @@ class PartitionFiles:
         return self.small >= tuning.small_files or self.deleted > tuning.deleted_share * self.rows
 
 
-def unreadable_version(path: str, version: int) -> SourceError:
+def unreadable_version(path: str, version: int) -> LostSourceError:
     """Return the error for a version that does not exist, or no longer exists."""
-    return SourceError(
+    return LostSourceError(
         f"Delta table {path}: version {version} can no longer be read "
         "(its log was cleaned up, or the table was replaced). Rebuild the views that read it."
     )

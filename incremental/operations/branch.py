@@ -138,12 +138,13 @@ def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
             f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
         ) from error
     # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
-    intent = replace(entry.intent, view=scratch.view, generation=1, part=None)
+    intent = replace(entry.intent, view=scratch.view, generation=1, part=None, lost="")
     assert entry.report is not None
     sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
     report = replace(
-        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=()
-    )
+        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=(),
+        lost="",
+    )  # fmt: skip
     journal = Journal(scratch.folder / "journal")
     if recipe := store.journal.recipe(intent.fingerprint):
         journal.record(recipe)

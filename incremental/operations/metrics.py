@@ -47,6 +47,7 @@ FAMILIES = {
     "epoch_jobs": "Spark jobs of the last finished epoch.",
     "epoch_commits": "Delta commits of the last finished epoch.",
     "epoch_verdict": "1 for the verdict of the last finished epoch.",
+    "losses": "Rebuilds so far because a source had lost what the last epoch read.",
     "epoch_unfinished": "1 if an epoch was interrupted.",
     "source_lag_versions": "Versions of a source since the last finished epoch.",
     "source_lag_rows": "Rows added to and removed from a source since then, if its log records them.",
@@ -70,8 +71,10 @@ class Metrics:
     def write_state(self, status: Status) -> None:
         """Write the gauges of a view's status and of its last finished epoch."""
         done = self.store.journal.last_complete()
-        report = None if done is None else done.report
-        self._write("view", [*status_samples(status), *(() if report is None else report_samples(report))])
+        samples = list(status_samples(status))
+        if done is not None and done.report is not None:
+            samples += [("losses", {}, done.intent.losses), *report_samples(done.report)]
+        self._write("view", samples)
 
     def write_attempt(self, succeeded: bool, seconds: float) -> None:
         """Write success, end and duration of a refresh."""

@@ -121,7 +121,7 @@ class Rollback:
         }
         number = self._store.unused_generation()
         begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        begun = replace(begun, buckets=buckets, rearranges=buckets != entry.intent.buckets)
+        begun = replace(begun, lost="", buckets=buckets, rearranges=buckets != entry.intent.buckets)
         return self._commit_copy(entry, strategy, begun, progress)
 
     def _find_entry(self, epoch: int, generation: int | None) -> Entry:

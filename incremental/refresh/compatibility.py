@@ -57,9 +57,11 @@ def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
 
 
 def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinition | None:
-    """Return why a generation replaces the one before it, if the query or the tables that it reads changed."""
+    """Return why a generation replaces the one before it, if its query, its tables or what its sources have changed."""
     if intent.epoch > 1:
         return None
+    if intent.lost:
+        return Redefinition(store.view, "a source lost what the last epoch read", (intent.lost,))
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None

@@ -104,6 +104,7 @@ class Executor:
         choice = plan.choice if intent.part is None else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
         report = with_reason(report, reason(self.store, self.mode_policy, intent))
+        report = replace(report, lost=intent.lost if intent.epoch == 1 else "")
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 

@@ -93,10 +93,12 @@ class Planner:
         self.inputs.check_columns(pins, self.mode_policy.current)
         return pins
 
-    def next(self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk_bytes: int | None) -> EpochPlan:
+    def next(
+        self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk_bytes: int | None, lost: str = ""
+    ) -> EpochPlan:
         """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
-        chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several.
+        chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several. lost: of an Intent.
         """
         choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
         strategy, moved = choice.strategy, last is not None and choice.strategy.mode != last.intent.mode
@@ -106,6 +108,8 @@ class Planner:
             pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
         generation = self.store.unused_generation() if new_generation else None
         intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
+        losses = (0 if last is None else last.intent.losses) + bool(lost)
+        intent = replace(intent, lost=lost, losses=losses)
         plan = EpochPlan(strategy, intent, verdict, choice, last)
         if new_generation and (
             earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk_bytes)
@@ -126,6 +130,7 @@ class Planner:
         fingerprint, mode, states = strategy.fingerprint, strategy.mode, strategy.states
         kept = {} if last is None else tables
         intent = Intent(self.store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
+        intent = replace(intent, losses=0 if last is None else last.intent.losses)
         # a constraint first checked in this epoch is not relied on in it
         facts = [fact.text for fact in strategy.constraints]
         checked = () if last is None or not kept else last.intent.constraints

@@ -5,11 +5,12 @@ An interrupted epoch is finished first, from its pinned versions. The protocol i
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from incremental.algebra.errors import DeltafoldWarning
+from incremental.algebra.errors import DeltafoldWarning, LostSourceError
 from incremental.algebra.results.report import RESUMED, Report
 from incremental.lake.log.delta_log import cached_snapshots
 from incremental.refresh.compatibility import REBUILD, check_tables
@@ -23,18 +24,39 @@ from incremental.refresh.take_back import BY_ITSELF, finish_taking_back
 from incremental.store.answer_pointer import AnswerPointer
 from incremental.store.journal import Entry, Pin, base_versions
 from incremental.store.view_store import Store
-from incremental.telemetry.events import log_work
+from incremental.telemetry.events import log, log_work
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a refresh does first.
+
+    rebuild: whether it rebuilds the view; resumed: the report of an interrupted epoch that it finished; lost: why the
+    view has to be rebuilt, where a source lost what such an epoch, or the last one, read.
+    """
+
+    rebuild: bool
+    resumed: Report | None = None
+    lost: LostSourceError | None = None
 
 
 class Refresh:
     """Refreshes one view, each epoch in the mode of the last one, until the policy chooses another mode.
 
     on_change: `refuse` or `rebuild` the view if its query, the schema of a source, or the settings changed.
+    on_lost: `refuse` or `rebuild` the view if a source lost what the last epoch read.
     """
 
-    def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs, on_change: str = "refuse") -> None:
+    def __init__(
+        self,
+        store: Store,
+        mode_policy: ModePolicy,
+        inputs: Inputs,
+        on_change: str = "refuse",
+        on_lost: str = "refuse",
+    ) -> None:
         self.inputs = inputs
-        self._store, self._mode_policy, self._on_change = store, mode_policy, on_change
+        self._store, self._mode_policy, self._on_change, self._on_lost = store, mode_policy, on_change, on_lost
         self._pointer = AnswerPointer(store)
         self._planner = Planner(store, mode_policy, inputs)
         self._executor = Executor(store, mode_policy, inputs, self._pointer)
@@ -53,18 +75,14 @@ class Refresh:
         store = self._store
         locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
-            rebuild, resumed = self._begin(progress, rebuild)
+            begun = self._begin(progress, rebuild)
             done: Done = {}
             last = store.journal.last_complete()
             read = base_versions(last.intent.sources) if last is not None else ()
             targets = self.inputs.targets(versions or {}, read)
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = self._refresh_to(targets, reached, progress, rebuild, chunk_bytes)
-            report = self._finish_chunks(progress, report) or report
-            if (last := store.journal.last()) is not None and not last.complete:
-                report = self._refresh_to(targets, reached, progress)
-            report = with_resumed(report, resumed)
+            report = self._advance(begun, targets, reached, progress, chunk_bytes)
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -74,34 +92,86 @@ class Refresh:
         if folder in done:
             self._check_query(done[folder].entry)
             return done[folder]
-        rebuild, resumed = self._begin(progress)
-        last = None if rebuild else self._store.journal.last()
+        begun = self._begin(progress)
+        last = None if begun.rebuild else self._store.journal.last()
         if last is not None:
             self._check_query(last)
-            self.inputs.check(last.intent.sources)
+            try:
+                self.inputs.check(last.intent.sources)
+            except LostSourceError as error:
+                begun, last = self._begin_anew(error, begun.resumed), None
         if last is not None and self.inputs.find_passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
             sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the requested versions"
             report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = with_resumed(self._refresh_to(targets, reached, progress, rebuild), resumed)
+            report = self._advance(begun, targets, reached, progress)
             entry = self._store.journal.last()
         assert entry is not None
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
 
-    def _begin(self, progress: Progress | None, rebuild: bool = False) -> tuple[bool, Report | None]:
-        """Point readers to the answer and finish an interrupted epoch; returns whether to rebuild, and its report."""
+    def _begin(self, progress: Progress | None, rebuild: bool = False) -> Beginning:
+        """Point readers to the answer, and finish an interrupted epoch."""
         self._pointer.begin()
         rebuild = rebuild or self._replaces(progress)
         last = self._store.journal.forget_copy()
         if last is None or rebuild or last.complete:
-            return rebuild, None
+            return Beginning(rebuild)
         if last.intent.takes_back:
             last = finish_taking_back(self._store, last.intent)
-        resumed = None if last is None or last.complete else self._resume(last, progress)
-        return self._has_failed() or self._replaces(progress), resumed
+        try:
+            resumed = None if last is None or last.complete else self._resume(last, progress)
+        except LostSourceError as error:
+            return self._begin_anew(error)
+        return Beginning(self._has_failed() or self._replaces(progress), resumed)
+
+    def _begin_anew(self, error: LostSourceError, resumed: Report | None = None) -> Beginning:
+        """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
+        if self._on_lost != REBUILD:
+            raise error
+        return Beginning(True, resumed, error)
+
+    def _advance(
+        self,
+        begun: Beginning,
+        targets: Targets,
+        reached: Mapping[str, UpstreamState],
+        progress: Progress | None,
+        chunk_bytes: int | None = None,
+    ) -> Report:
+        """Refresh to these versions in as many epochs as it takes, from nothing where a source lost what was read."""
+        if begun.lost is not None:
+            self._check_healing(begun.lost, targets, progress)
+        try:
+            lost = "" if begun.lost is None else str(begun.lost)
+            report = self._refresh_to(targets, reached, progress, begun.rebuild, chunk_bytes, lost)
+            report = self._finish_chunks(progress, report) or report
+            if (last := self._store.journal.last()) is not None and not last.complete:
+                report = self._refresh_to(targets, reached, progress)
+            return with_resumed(report, begun.resumed)
+        except LostSourceError as error:
+            if begun.rebuild:
+                raise
+            anew = self._begin_anew(error, begun.resumed)
+        return self._advance(anew, targets, reached, progress, chunk_bytes)
+
+    def _check_healing(self, lost: LostSourceError, targets: Targets, progress: Progress | None) -> None:
+        """Say that the view is rebuilt; raises the error where a rebuild could not read its sources either."""
+        tables, places = self.inputs.tables, self.inputs.places
+        if not all(table.is_readable(targets[places[name]]) for name, table in tables.items()):
+            raise lost
+        because = str(lost).split(". ")[0].rstrip(".")
+        log(logging.WARNING, "source lost", {"view": self._store.view, "sentence": lost.logged})
+        warnings.warn(
+            f"view {self._store.view}: it is rebuilt, as on_lost asks for, since a source lost what the last epoch "
+            f"read. It was: {because}.",
+            DeltafoldWarning,
+            stacklevel=4,
+        )
+        if progress is not None:
+            progress(f"rebuilding: {because}")
 
     def _resume(self, last: Entry, progress: Progress | None) -> Report | None:
         """Finish an interrupted epoch, and the chunks after it."""
@@ -164,6 +234,7 @@ class Refresh:
         progress: Progress | None,
         rebuild: bool = False,
         chunk_bytes: int | None = None,
+        lost: str = "",
     ) -> Report:
         """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused.
 
@@ -179,7 +250,7 @@ class Refresh:
             return merge_chunk_reports(self._store.journal.entries(), report)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
             return self._keep_epoch(last, pins)
-        plan = self._planner.next(last, pins, rebuild, chunk_bytes)
+        plan = self._planner.next(last, pins, rebuild, chunk_bytes, lost)
         report = self._run(plan, progress)
         if report is None:
             return self._refresh_to(targets, reached, progress, rebuild or self._has_failed())

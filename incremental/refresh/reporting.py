@@ -93,7 +93,7 @@ def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
     whole = replace(
         reports[-1], verdict=verdict, sentence=sentence, versions=versions, change_rows=effect.change_rows,
         groups=effect.groups, commits=commits, paths=effect.paths, finished=last.finished, because=begun.because,
-        partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
+        lost=begun.lost, partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
     )  # fmt: skip
     return with_cost(whole, cost)
 
@@ -191,7 +191,8 @@ def with_resumed(report: Report, resumed: Report | None) -> Report:
     what = REBUILT if resumed.verdict == REBUILT else RESUMED
     sentence = f"{report.sentence}; before it, epoch {resumed.epoch} was {what}{describe_reused(resumed.paths)}"
     because, partitions = report.because or resumed.because, merge_partitions([resumed, report])
-    return replace(report, sentence=sentence, because=because, partitions=partitions)
+    lost = report.lost or resumed.lost
+    return replace(report, sentence=sentence, because=because, lost=lost, partitions=partitions)
 
 
 def merge_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from incremental.algebra.errors import DeltafoldError, EvaluationError, SourceError, StorageError
+from incremental.algebra.errors import DeltafoldError, EvaluationError, LostSourceError, StorageError
 from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import J, JavaError, is_java_instance
 
@@ -178,7 +178,7 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
     name in the sentence. Raises EvaluationError for data that an expression or a Python function cannot process,
-    SourceError for missing files, StorageError for those in a folder that may not be entered, DeltafoldError for
+    LostSourceError for missing files, StorageError for those in a folder that may not be entered, DeltafoldError for
     anything else.
     """
     try:
@@ -189,7 +189,7 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
                 raise StorageError(f"{hidden}: permission denied. {LET_READ}, and try again.") from error
             text = str(error)
             owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
-            raise SourceError(
+            raise LostSourceError(
                 f"{owner}: a data file is gone (VACUUM removed it, or somebody deleted it). "
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error

@@ -85,7 +85,8 @@ class Intent:
 
     constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
     states: for each state a digest of its plan, then its stored columns (Layout.merged); rearranges: it only copies the
-    last epoch into other buckets; takes_back: it only restores the tables that a failed epoch of this number wrote.
+    last epoch into other buckets; takes_back: it only restores the tables that a failed epoch of this number wrote;
+    lost: why it begins a generation, where a source lost what the last epoch read; losses: how often that was so.
     """
 
     view: str
@@ -103,6 +104,8 @@ class Intent:
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     rearranges: bool = False
     takes_back: bool = False
+    lost: str = ""
+    losses: int = 0
 
     @property
     def takes_rest(self) -> bool:

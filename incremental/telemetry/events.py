@@ -7,7 +7,8 @@ The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_
 
 A record's message is the event; its fields are in `record.fields`. Each piece of work logs `begun` and then `finished`
 or `failed`: refresh, rollback, rebucket, upkeep, landing, verification, the publication of a SQL view (`publish`), and
-within a refresh every epoch, those of upstream views included. All events of one piece of work have the same id in
+within a refresh every epoch, those of upstream views included; and `source lost` is logged where a view is rebuilt for
+a source that lost what the last epoch read. All events of one piece of work have the same id in
 `work`. No field contains a row, a value of a row, or a setting: an error is logged as `DeltafoldError.logged`, any
 other exception by its class.
 """
@@ -110,6 +111,7 @@ def fields_of(result: Result) -> dict[str, Any]:
             names = (
                 "view", "epoch", "generation", "verdict", "versions", "change_rows", "groups", "rows_read",
                 "rows_written", "jobs", "commits", "seconds", "phases", "paths", "expected", "rounds", "residuals",
+                "lost",
             )  # fmt: skip
             return {name: getattr(result, name) for name in names}
         case Landing():

@@ -35,6 +35,7 @@
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, if the query or a column it reads changed
+    on_lost: refuse                                or rebuild, if a source lost what the last epoch read
     monoids:                                       optional: merges of values, called as top3(collect_list(amount))
       top3: {type: ARRAY<INT>, of: INT, zero: array(), unit: array(x),
              plus: "slice(sort_array(concat(a, b), false), 1, 3)"}
@@ -137,6 +138,7 @@ class Declaration(ProgramPart):
     publish: Literal["auto", "table"] = "auto"
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
+    on_lost: Literal["refuse", "rebuild"] = "refuse"
     monoids: dict[MonoidName, MonoidPart] = Field(default={})
     chunk: Amount | None = None
     schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None

@@ -60,6 +60,7 @@ class Report(Json):
     seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
     estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
+    lost: the sentence that says which source lost what the last epoch read, if the view was rebuilt for it (on_lost);
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
     rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved; `points`:
@@ -90,6 +91,7 @@ class Report(Json):
     partitions: tuple[str, ...] | None = None
     rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     residuals: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    lost: str = ""
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from incremental.algebra.errors import SourceError
+from incremental.algebra.errors import LostSourceError, SourceError
 from incremental.lake.protocol import VersionedTable
 from incremental.store.journal import Pin
 
@@ -31,10 +31,10 @@ def identity_at(table: VersionedTable, version: int) -> str:
         return ""
 
 
-def refuse_recreated(view: str, name: str, table: VersionedTable) -> SourceError:
+def refuse_recreated(view: str, name: str, table: VersionedTable) -> LostSourceError:
     """Return the error for a table whose log does not contain the pinned version."""
     other = "" if table.label == table.path else f", or its name now refers to another table, at {table.path}"
-    return SourceError(
+    return LostSourceError(
         f"source {name} at {table.label} was replaced since the last epoch: it was dropped and created again, or its "
         f"history was replaced, such as from a copy{other}. Rebuild the view {view}."
     )

@@ -1,1 +1,1 @@
-"""Tests of the refresh protocol: epochs, versions, chains, policies, parts, reuse."""
+"""Tests of sources that were replaced, lost, or got another schema."""

@@ -1,0 +1,194 @@
+"""A source lost what the last epoch read of it: with `on_lost: rebuild` the view is rebuilt without a person."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from incremental.algebra.errors import DeltafoldWarning, EvaluationError, LostSourceError, SourceError, UsageError
+from incremental.api import Delta, Files, View
+from incremental.refresh import incremental_refresh
+from tests.sandbox import MemorySandbox, checked, confirm, rows
+
+QUERY = "select k, count(*) n, sum(v) s from t group by k"
+REBUILT = "is rebuilt, as on_lost asks for"
+
+
+def make_again(sandbox: MemorySandbox) -> None:
+    """Drop the source, and create it again with more versions than it had."""
+    sandbox.remove("t")
+    for value in (7, 8, 9):
+        sandbox.insert("t", "k int, v int", [(value, value)])
+
+
+def restore_copy(sandbox: MemorySandbox) -> None:
+    """Bring a copy back that was made before the last epoch's version."""
+    shutil.rmtree(sandbox.path("t"))
+    shutil.copytree(sandbox.folder / "copy", sandbox.path("t"))
+
+
+def vacuum(sandbox: MemorySandbox) -> None:
+    """Replace all rows, and remove the files of the version of the last epoch."""
+    sandbox.insert("t", "k int, v int", [(2, 5), (3, 3)], mode="overwrite")
+    sandbox.vacuum("t")
+
+
+LOSSES: dict[str, Callable[[MemorySandbox], None]] = {
+    "made again": make_again,
+    "restored from a copy": restore_copy,
+    "vacuumed": vacuum,
+}
+
+
+def filled(sandbox: MemorySandbox) -> None:
+    """The source in two versions, and a copy of the first."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    shutil.copytree(sandbox.path("t"), sandbox.folder / "copy")
+    sandbox.insert("t", "k int, v int", [(2, 2)])
+
+
+def interrupt(view: View, patch: pytest.MonkeyPatch) -> None:
+    """Let a refresh of the view end as if it was killed, once its intent is written."""
+    with patch.context() as failing:
+        failing.setattr(incremental_refresh.Incremental, "run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            view.refresh()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_is_lost_is_rebuilt(
+    sandbox: MemorySandbox, loss: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only where that was asked for; it is said in the report, the history, the metrics and the events."""
+    monkeypatch.setenv("DELTAFOLD_METRICS", str(tmp_path))
+    filled(sandbox)
+    checked(sandbox.view(QUERY))
+    LOSSES[loss](sandbox)
+    with pytest.raises(LostSourceError):
+        sandbox.view(QUERY).refresh()
+    view = sandbox.view(QUERY, on_lost="rebuild")
+    with caplog.at_level(logging.INFO, "deltafold"), pytest.warns(DeltafoldWarning, match=REBUILT):
+        report = view.refresh()
+    confirm(view)
+    assert (report.verdict, report.generation, report.because) == ("rebuilt", 2, (report.lost,))
+    assert report.lost.startswith(("source t at", "source t (version", "Delta table"))
+    assert "a source lost what the last epoch read" in report.sentence
+    events = {record.getMessage(): record.fields for record in caplog.records}  # type: ignore[attr-defined]
+    assert events["source lost"]["view"] == "v" and events["refresh finished"]["lost"] == report.lost
+    sandbox.insert("t", "k int, v int", [(2, 20)])
+    assert checked(view).verdict == "applied"
+    assert [bool(each.lost) for each in view.history()] == [False, True, False]
+    (metrics,) = tmp_path.glob("*.view.prom")
+    (losses,) = (line for line in metrics.read_text().split("\n") if line.startswith("deltafold_losses{"))
+    assert losses.endswith(" 1.0")
+
+
+def test_the_old_answer_stays_until_the_new_one_is_complete(
+    sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch before was interrupted, and so is the rebuild; the report of what finishes it has the loss, too."""
+    filled(sandbox)
+    view = sandbox.view(QUERY, on_lost="rebuild")
+    checked(view)
+    before = rows(view)
+    sandbox.insert("t", "k int, v int", [(4, 4)])
+    interrupt(view, monkeypatch)
+    make_again(sandbox)
+    with pytest.warns(DeltafoldWarning, match=REBUILT):
+        interrupt(view, monkeypatch)
+    assert rows(view) == before
+    report = checked(view)
+    assert (report.verdict, report.generation) == ("resumed", 2)
+    assert "was dropped and created again" in report.lost
+    assert rows(view) == [(7, 1, 7), (8, 1, 8), (9, 1, 9)]
+
+
+def test_what_a_rebuild_does_not_heal(sandbox: MemorySandbox) -> None:
+    """A table that is gone, files of the present version, a query that fails: the error is as ever."""
+    filled(sandbox)
+    view = sandbox.view("select k, sum(10 div v) s from t group by k", on_lost="rebuild")
+    checked(view)
+    before = rows(view)
+    shutil.move(sandbox.path("t"), sandbox.folder / "away")
+    with pytest.raises(SourceError, match="source t is gone"):
+        view.refresh()
+    shutil.move(sandbox.folder / "away", sandbox.path("t"))
+    vacuum(sandbox)
+    table = sandbox.table("t")
+    present = [path for path, _ in table.files(table.version() or 0)]
+    sandbox.tables.log.discard(present)
+    with pytest.raises(LostSourceError, match="a data file is gone"):
+        view.refresh()
+    make_again(sandbox)
+    sandbox.insert("t", "k int, v int", [(1, 0)])
+    with pytest.warns(DeltafoldWarning, match=REBUILT), pytest.raises(EvaluationError):
+        view.refresh()
+    assert rows(view) == before and len(view.history()) == 1
+    changed = sandbox.view("select k, sum(11 div v) s from t group by k", on_lost="rebuild")
+    with pytest.raises(Exception, match="the query, or a column that it reads, changed"):
+        changed.refresh()
+    with pytest.raises(UsageError, match=r"unknown on_lost 'ignore'\. Use refuse or rebuild"):
+        sandbox.view(QUERY, on_lost="ignore")
+
+
+def test_each_view_of_a_chain_decides_for_its_own_sources(sandbox: MemorySandbox) -> None:
+    """The one that reads the lost table is rebuilt; the ones above take the difference of its answers in."""
+    filled(sandbox)
+    sandbox.insert("u", "k int, w int", [(1, 1), (7, 7)])
+
+    def chained(on_lost: Any) -> View:
+        warehouse = sandbox.opened()
+        for name in ("t", "u"):
+            warehouse.source(name, Delta(sandbox.path(name)))
+        warehouse.source("below", warehouse.view("below", QUERY, on_lost=on_lost))
+        return warehouse.view("above", "select b.s, u.w from below b join u on b.k = u.k", on_lost="rebuild")
+
+    above = chained("refuse")
+    checked(above)
+    make_again(sandbox)
+    with pytest.raises(LostSourceError, match=r"source t at .* Rebuild the view below"):
+        above.refresh()
+    above = chained("rebuild")
+    with pytest.warns(DeltafoldWarning, match="view below: it is rebuilt"):
+        report = checked(above)
+    assert (report.verdict, report.lost, report.below[0].verdict) == ("applied", "", "rebuilt")
+    assert rows(above) == [(7, 7)]
+
+
+def test_a_landed_source_that_was_lost(sandbox: MemorySandbox, tmp_path: Path) -> None:
+    """Its table and what was known of its files were removed: it is landed again, as another table."""
+    folder = tmp_path / "dropped"
+    folder.mkdir()
+    (folder / "a.csv").write_text("k,v\n1,1\n2,2\n")
+    sandbox.warehouse.source("t", Files(str(folder), "csv", "k int, v int"))
+    sandbox.warehouse.land("t")
+    view = sandbox.view(QUERY, on_lost="rebuild")
+    checked(view)
+    for part in ("sources", "landed"):
+        shutil.rmtree(sandbox.folder / "warehouse" / part / "t")
+    (folder / "b.csv").write_text("k,v\n2,3\n")
+    sandbox.warehouse.land("t")
+    with pytest.warns(DeltafoldWarning, match=REBUILT):
+        assert checked(view).lost
+    assert rows(view) == [(1, 1, 1), (2, 2, 5)]
+
+
+def test_the_journals_of_earlier_releases(sandbox: MemorySandbox) -> None:
+    """They know nothing of losses."""
+    filled(sandbox)
+    view = sandbox.view(QUERY, on_lost="rebuild")
+    checked(view)
+    (file,) = (sandbox.folder / "warehouse" / "views" / "v" / "journal").glob("g*-e*.json")
+    content = json.loads(file.read_text())
+    for field in ("lost", "losses"):
+        del content["intent"][field]
+    del content["report"]["lost"]
+    file.write_text(json.dumps(content))
+    sandbox.insert("t", "k int, v int", [(2, 2)])
+    assert (checked(view).lost, view.history()[0].lost) == ("", "")
