@@ -1,8 +1,8 @@
 """Apply the change of an answer to a view's own table, as one commit that never rewrites the table.
 
-The view is a bag: identical rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new copy
-is numbered by its epoch, so that an insertion never has to read the table; those of the first load have numbers below
-0, one for each row of it, so that identical rows need not be found.
+The view is a bag: identical rows differ in `__copy`, so a weight change inserts or deletes particular copies. A new
+copy is numbered by its epoch, so that an insertion never has to read the table; those of the first load have numbers
+below 0, one for each row of it, so that identical rows need not be found.
 """
 
 from __future__ import annotations

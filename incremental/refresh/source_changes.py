@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from incremental.algebra.plan import Column, GroupwiseOp, Join, Plan, SourceRead
 from incremental.algebra.program import WEIGHT, Program, State, stage_inputs
-from incremental.algebra.sqltext import is_unordered, quoted
+from incremental.algebra.sqltext import quoted, simple_types
 from incremental.algebra.traversal import walk
 from incremental.dataflow.leaves import Direction
 from incremental.lake.version_diff import Difference
@@ -84,7 +84,7 @@ class SourceChanges:
     def _is_cancelled_once(self, changed: Difference, relation: str) -> bool:
         if self.epoch.initial or changed.insert_only or self._is_summed(relation):
             return False
-        return not any(is_unordered(column.type) for column in self._columns[relation].values())
+        return not any("variant" in simple_types(column.type) for column in self._columns[relation].values())
 
     def _cancel(self, relation: str) -> NetChange:
         """Compute the change of all columns that the program reads, its equal rows cancelled."""
