@@ -163,9 +163,9 @@ class _Unions:
             init = init.toDF(*recursion.columns)
 
         def step(rows: DataFrame) -> DataFrame:
-            return self._frame(recursion, recursion.terms, around.adding(self._given(recursion.name, rows)))
+            return self._frame(recursion, recursion.terms, around.adding(self._name_rows(recursion.name, rows)))
 
-        return self._given(recursion.name, recursive_union(recursion.name, init, step, recursion.limit))
+        return self._name_rows(recursion.name, recursive_union(recursion.name, init, step, recursion.limit))
 
     def _frame(self, recursion: _Recursion, branches: Sequence[J], around: _Around) -> DataFrame:
         """Return the rows of some branches of a recursion."""
@@ -194,7 +194,7 @@ class _Unions:
                 "in Spark by UNION ALL. Correct the name, or compare that column with the answer of the recursion."
             ) from error
 
-    def _given(self, name: str, rows: DataFrame) -> J:
+    def _name_rows(self, name: str, rows: DataFrame) -> J:
         """Return a common table expression of this name that gives these rows."""
         alias = catalyst.module(self._logical, "SubqueryAlias").apply(name, catalyst.analysed_plan(rows))
         return self._common_table(name, alias, catalyst.none(self._spark))
