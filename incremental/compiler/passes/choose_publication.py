@@ -14,6 +14,7 @@ from incremental.algebra.plan import Column, Filter, Item, Opaque, Project, Refe
 from incremental.algebra.program import InPlace, OwnTable, Publication, State
 from incremental.compiler.draft import Draft, Outputs
 from incremental.compiler.passes.refuse_unmaintainable import (
+    EVEN_RECOMPUTED,
     answer_columns,
     refuse_incomparable,
     refuse_unstorable_answer,
@@ -42,7 +43,9 @@ def check_answer_table(outputs: Outputs) -> None:
 def refuse_answer_table(outputs: Outputs) -> tuple[Refusal, ...]:
     """Return the reasons against a table of its own for an answer."""
     columns = answer_columns(outputs)
-    return tuple(refuse_unstorable_answer(columns)) or tuple(refuse_incomparable(columns, "two rows of the view"))
+    return tuple(refuse_unstorable_answer(columns)) or tuple(
+        refuse_incomparable(columns, "two rows of the view", EVEN_RECOMPUTED)
+    )
 
 
 def _last_state(draft: Draft) -> tuple[str, ...]:

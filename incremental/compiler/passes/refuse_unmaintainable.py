@@ -63,11 +63,12 @@ UNSUPPORTED: Mapping[UnsupportedReason, tuple[str, str]] = {
 CONVERSIONS = {
     "interval": "convert it to a number with timestampdiff, datediff or extract, or cast it to STRING",
     "time": "cast it to STRING",
-    "string": "add COLLATE UTF8_BINARY, or use collation_key of it",
+    "string": "cast it to STRING; where its collation ignores case, use lower of that",
     "void": "cast it to a type, or omit it",
     "geometry": "use st_asbinary of it",
     "geography": "use st_asbinary of it",
 }
+EVEN_RECOMPUTED = ", so no table can store the answer, even if it is recomputed"
 
 
 def refuse_unmaintainable(draft: Draft) -> Draft:
@@ -126,9 +127,7 @@ def answer_columns(outputs: Outputs) -> tuple[Column, ...]:
 def refuse_unstorable_answer(columns: Iterable[Column]) -> Iterable[Refusal]:
     """Yield the reasons why no table can store an answer, even if it is recomputed."""
     for column in columns:
-        yield from _refuse_unstorable(
-            f"column {column.name}", column.type, ", so no table can store the answer, even if it is recomputed"
-        )
+        yield from _refuse_unstorable(f"column {column.name}", column.type, EVEN_RECOMPUTED)
 
 
 def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable[Refusal]:
@@ -139,11 +138,13 @@ def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable
     yield Refusal(node, f"Delta does not store values of type {found}{consequence}", instead)
 
 
-def refuse_incomparable(columns: Iterable[Column], what: str) -> Iterable[Refusal]:
+def refuse_incomparable(columns: Iterable[Column], what: str, consequence: str = "") -> Iterable[Refusal]:
     """Yield the reasons against columns whose values Delta's MERGE cannot compare."""
     for column in columns:
-        because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be distinguished"
+        because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be distinguished{consequence}"
         if column.type == "void":
             yield Refusal("an untyped NULL", because, CONVERSIONS["void"])
         elif is_unordered(column.type):
-            yield Refusal(f"column {name_computed_keys(column.name)}", because, "use map_entries or to_json of it")
+            # equal maps may have their entries in another order
+            instead = "array_sort(map_entries(…))" if column.type.startswith("map<") else "to_json"
+            yield Refusal(f"column {name_computed_keys(column.name)}", because, f"use {instead} of it")
