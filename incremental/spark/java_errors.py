@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from incremental.algebra.errors import DeltafoldError, EvaluationError, LostSourceError, StorageError
-from incremental.algebra.monoids.sums import DECIMAL_OVERFLOW
+from incremental.algebra.monoids.wide_decimals import DECIMAL_OVERFLOW
 from incremental.spark.catalyst import J, JavaError, is_java_instance
 
 MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
@@ -195,7 +195,7 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
             ) from error
         if is_decimal_overflow(error):
             raise EvaluationError(
-                "sum of decimals: it grew beyond the 37 digits that a state keeps (Spark's batch query has 38). "
+                "sum of decimals: it grew beyond the 43 digits that a state keeps (Spark has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
         if raised := python_error(error):

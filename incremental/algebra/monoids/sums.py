@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from incremental.algebra.monoids import exact
 from incremental.algebra.monoids.kinds import Component, Group, Mergeable, Monoid
+from incremental.algebra.monoids.wide_decimals import COUNT, WideSum, raised
 
-DECIMAL_OVERFLOW = "a sum of decimals outgrew 37 digits"  # spark/java_errors.py adds the fix
 SMALL_INTEGERS = ("tinyint", "smallint", "int")
 
 
@@ -25,18 +25,21 @@ DELETED_X = Component("gone", "bigint", "coalesce(sum(if({w} < 0 AND {x} IS NOT 
 class Sum:
     """How values of one type are summed.
 
-    components: the stored columns; value: the sum as SQL over them; unit_weights: see Group; unsummed: the number of
-    deleted values that cannot be subtracted, None if all can.
+    components: the stored columns; value: the sum as SQL over them and the number of values; unit_weights: see Group;
+    unsummed: the number of deleted values that cannot be subtracted, None if all can; number: the column with the
+    number of values; count: that number as SQL.
     """
 
     components: tuple[Component, ...]
     value: str
     unit_weights: bool = False
     unsummed: Component | None = None
+    number: Component = COUNT_X
+    count: str = "{n}"
 
     def accumulate(self, name: str, buffers: tuple[str, ...]) -> Mergeable:
         """Return the accumulator of an aggregate over this sum and the number of values."""
-        components = (*self.components, COUNT_X)
+        components = (*self.components, self.number)
         if self.unsummed is None:
             return Group(name, components, buffers, self.unit_weights)
         deletions = "deletions subtract, but that of NaN, an infinity or an out-of-range value recomputes the group"
@@ -57,7 +60,7 @@ def total(type_: str, mode: str, buffers: int) -> Mergeable | None:
     found = sum_monoid(type_, mode)
     if found is None:
         return None
-    is_empty = "{n} = 0"
+    is_empty = f"{found.count} = 0"
     return found.accumulate(
         "sum", (found.value, is_empty) if buffers == 2 else (f"if({is_empty}, NULL, {found.value})",)
     )
@@ -66,7 +69,7 @@ def total(type_: str, mode: str, buffers: int) -> Mergeable | None:
 def average(type_: str) -> Mergeable | None:
     """Return avg: the sum and the count, which Spark's own expression divides."""
     found = sum_monoid(type_, "exact")
-    return None if found is None else found.accumulate("avg", (found.value, "{n}"))
+    return None if found is None else found.accumulate("avg", (found.value, found.count))
 
 
 def sum_monoid(type_: str, mode: str) -> Sum | None:
@@ -110,21 +113,26 @@ def sum_of_doubles() -> Sum:
 def sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
     """Sum with 37 digits, since Spark adds two of these without losing scale; None if all digits are fractional.
 
-    A sum that outgrows them is an error even without ANSI mode: as NULL it would stay NULL after the rows are deleted.
+    Sums that may outgrow them have a carry, with which no deletion is lost: as NULL such a sum would stay NULL.
     """
     if scale > 37:
         return None
+    if precision > 26:  # x * w must be exact: precision + 11 digits within 38
+        return sum_of_wide_decimals(min(38, precision + 10), WideSum(scale))
     wide, stored = f"DECIMAL(38,{scale})", f"DECIMAL(37,{scale})"
-    unit_weights = precision > 26  # x * w must be exact: precision + 11 digits within 38
     # a zero of the same type: beside the INT 0 Spark reserves ten digits before the point, and loses scale for them
-    zero, overflow = f"CAST(0 AS {stored})", f"CAST(raise_error('{DECIMAL_OVERFLOW}') AS {stored})"
-    added, removed, summed = (
-        f"if(count({value}) = 0, {zero}, coalesce(CAST(sum(CAST({value} AS {wide})) AS {stored}), {overflow}))"
-        for value in ("if({w} > 0, {x}, NULL)", "if({w} < 0, {x}, NULL)", "{x} * CAST({w} AS DECIMAL(10,0))")
-    )
-    if unit_weights:  # Spark's -x has 34 digits
-        summed = f"coalesce(CAST({added} - {removed} AS {stored}), {overflow})"
+    zero, overflow, value = f"CAST(0 AS {stored})", raised(stored), "{x} * CAST({w} AS DECIMAL(10,0))"
+    summed = f"if(count({value}) = 0, {zero}, coalesce(CAST(sum(CAST({value} AS {wide})) AS {stored}), {overflow}))"
     merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {overflow})"
     cast = "try_cast" if mode == "try" else "CAST"
-    result = f"{cast}({{s}} AS DECIMAL({min(38, precision + 10)},{scale}))"
-    return Sum((Component("s", stored.lower(), summed, merged, "0"),), result, unit_weights)
+    result = f"{cast}({{s}} AS DECIMAL({precision + 10},{scale}))"
+    return Sum((Component("s", stored.lower(), summed, merged, "0"),), result)
+
+
+def sum_of_wide_decimals(digits: int, exact: WideSum) -> Sum:
+    """Sum with a carry beside the number of values; digits: those of Spark's sum, NULL beyond them."""
+    kept, number = (
+        Component(name, type_.lower(), lift, merge, "0")
+        for name, type_, lift, merge in zip("sn", (exact.stored, "bigint"), exact.lifts, exact.merges, strict=True)
+    )
+    return Sum((kept,), exact.value(digits), True, number=number, count=COUNT)

@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from incremental.algebra.errors import SourceError
 from incremental.api import DeltafoldError
 from tests.sandbox import MemorySandbox, checked, row, rows
 
@@ -66,28 +65,6 @@ def test_a_decimal_with_many_digits_behind_the_point(sandbox: MemorySandbox) -> 
     checked(view)
     checked(whole)
     assert rows(whole)[0][0] == Decimal("1234.099999999999999999999999999997")
-
-
-@pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_decimal_sum_beyond_what_a_state_keeps(sandbox: MemorySandbox, ansi: str) -> None:
-    """One digit before Spark's own limit: a sentence with a way out, and the way out works; never a NULL that stays."""
-    known = sandbox.spark.conf.get("spark.sql.ansi.enabled")
-    sandbox.spark.conf.set("spark.sql.ansi.enabled", ansi)
-    said = r"beyond the 37 digits that a state keeps .* set policy: definition"
-    try:
-        sandbox.source("t", "v decimal(38,0)", [(Decimal(10**37 - 1),)])
-        view, other = sandbox.view("select sum(v) s from t"), sandbox.view("select sum(v) s from t", "w")
-        checked(view)
-        sandbox.sql("insert into {t} values (1), (null)")
-        for each in (view, other):  # in a merge, and in one load
-            with pytest.raises(SourceError, match=said):  # data to correct: exit code 4
-                each.refresh()
-        checked(sandbox.view("select sum(v) s from t", "x", policy="definition"))
-        sandbox.sql("delete from {t} where v > 1")
-        for each in (view, other):
-            checked(each)
-    finally:
-        sandbox.spark.conf.set("spark.sql.ansi.enabled", known or "true")
 
 
 def test_doubles_do_not_drift(sandbox: MemorySandbox) -> None:
