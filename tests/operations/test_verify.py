@@ -113,7 +113,8 @@ def test_a_source_that_is_named_but_not_read(sandbox: MemorySandbox) -> None:
 ATTRIBUTION = """
 with sessions as (
     select id, customer, started, coalesce(source, medium, campaign, 'direct') source,
-        coalesce(medium, source, 'none') medium, coalesce(campaign, source, medium, 'none') campaign,
+        coalesce(medium, source, 'none') medium, coalesce(campaign, medium, 'none') term,
+        coalesce(campaign, source, medium, 'none') campaign,
         case when click is not null then 'ads' when source is null then 'direct' else source end channel
     from t),
 before as (

@@ -74,8 +74,7 @@ def follows(sandbox: Sandbox, view: View) -> bool:
     return True
 
 
-@pytest.mark.parametrize("scale", [0, 18, 37])
-@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize(("on", "scale"), [(True, 18), (False, 0)])
 def test_a_history_of_large_sums(sandbox: MemorySandbox, on: bool, scale: int) -> None:
     """37 digits, 38, more than Spark has, and back: each by a merge, and by the first load of another view."""
     with ansi(sandbox.spark, on):
@@ -85,7 +84,7 @@ def test_a_history_of_large_sums(sandbox: MemorySandbox, on: bool, scale: int) -
         sandbox.do(("insert", "t", in_scale([(1, 1), (1, MOST - MOST // 10 - 1), (2, -1)], scale)))
         assert all(follows(sandbox, view) for view in views)
         sandbox.do(("insert", "t", in_scale([(1, 1), (2, -MOST), (3, MOST // 2), (3, -MOST // 4)], scale)))
-        loaded = [sandbox.another(query) for query in QUERIES.values()]
+        loaded = [sandbox.another(QUERIES[name]) for name in ("in place", "own table")]
         averages = sandbox.another(AVERAGES)
         follows(sandbox, averages)
         assert {follows(sandbox, view) for view in views + loaded} == {not on}
