@@ -2,9 +2,9 @@
 
 The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
 Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant
-digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too, texts
-by their bytes. The sign of zero counts where the query only copies values or computes them within a row: of several
-rows Spark returns either zero as their `max`, for example.
+digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too. The
+sign of zero counts where the query only copies values or computes them within a row: of several rows Spark returns
+either zero as their `max`, for example.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from incremental.algebra.program import WEIGHT
 from incremental.algebra.results.report import MeasuredPoint, Verification
@@ -32,7 +32,7 @@ SAMPLE = 5
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
 COMPARED_ROW = "__row"
 ACTUAL_ROWS = "__actual"
-COMBINES_ROWS = re.compile("Aggregate|Window|LogicalRDD")  # a loop of numbers reads rows that were computed before
+COMBINES_ROWS = re.compile("Aggregate|Window|Group|Deduplicate|Limit|Offset|LogicalRDD")  # the last: of loops
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def with_weight(rows: DataFrame, weight: int) -> DataFrame:
 
 
 def is_computed_by_row(answer: DataFrame) -> bool:
-    """Return whether a query combines no values of several rows: it has no group-by, window or loop at any depth."""
+    """Return whether no value of a query comes of several rows: it has no group-by, window, limit or loop."""
     return not COMBINES_ROWS.search(catalyst.analysed_plan(answer).toString())
 
 
@@ -102,13 +102,9 @@ def sum_equal(rows: DataFrame, schema: StructType, grid: float, signed: bool) ->
 
 
 def comparison_key(value: Column, data_type: DataType, grid: float, signed: bool) -> Column:
-    """Return a value to group by: floats as of `float_key`, collated texts without their collation, a value with
-    variants as JSON, others unchanged.
-    """
+    """Return a value to group by: floats as of `float_key`, a value with variants as JSON, others unchanged."""
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
-    if (binary := without_collations(data_type)) != data_type:
-        return comparison_key(value.cast(binary), binary, grid, signed)
     if not has_floats(data_type):
         return value
     match data_type:
@@ -140,26 +136,6 @@ def float_key(value: Column, grid: float, signed: bool) -> Column:
         is_negative = (size == 0) & (number.cast("string") == "-0.0")
         zero = F.struct(F.lit(0.0).alias("m"), F.when(is_negative, 1.0).otherwise(0.0).alias("e"))
     return F.when(value.isNull(), F.lit(None)).when(odd, special).when(size < 1e-9, zero).otherwise(ordinary)
-
-
-def without_collations(data_type: DataType) -> DataType:
-    """Return a type in which texts are equal just if their bytes are."""
-    match data_type:
-        case StringType():
-            return StringType() if data_type.collation != "UTF8_BINARY" else data_type
-        case StructType(fields=fields):
-            return StructType(
-                [
-                    StructField(each.name, without_collations(each.dataType), each.nullable, each.metadata)
-                    for each in fields
-                ]
-            )
-        case ArrayType(elementType=kind, containsNull=nullable):
-            return ArrayType(without_collations(kind), nullable)
-        case MapType(keyType=key, valueType=kind, valueContainsNull=nullable):
-            return MapType(without_collations(key), without_collations(kind), nullable)
-        case _:
-            return data_type
 
 
 def has_floats(data_type: DataType) -> bool:

@@ -7,12 +7,14 @@ from decimal import Decimal
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from incremental.algebra.errors import QueryError, SourceError, UsageError
 from incremental.compilation import Compilation
 from incremental.operations.sampling import Sample
 from incremental.operations.verify import Discrepancy, count_differences
 from incremental.spark.job_stats import Measure
+from tests.local_rows import local
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
@@ -27,7 +29,8 @@ DIFFERENT = [(0.3, 0.3000001), (NAN, None), (NAN, INF), (INF, -INF), (0.0, None)
 def test_floats_that_are_the_same(spark: SparkSession) -> None:
     """Protects from alarms about the order in which Spark adds, and about values on a rounding edge."""
     one, other = (
-        spark.createDataFrame(list(enumerate(side)) * 2, "k int, v double") for side in zip(*SAME, strict=True)
+        spark.createDataFrame(list(enumerate(side)) * 2, "k int, v double").groupBy("k").agg(F.max("v").alias("v"))
+        for side in zip(*SAME, strict=True)
     )
     found = count_differences(one, other, 5)
     assert (found.missing, found.extra, found.sample) == (0, 0, ())
@@ -43,6 +46,19 @@ def test_floats_that_are_not(spark: SparkSession) -> None:
     assert kinds == ["missing"] * len(DIFFERENT) + ["extra"] * len(DIFFERENT)
     shown = {text.split("'k': ")[1].split(",")[0] for text in found.sample}
     assert shown == {str(number) for number in range(len(DIFFERENT))}
+
+
+def test_identity_of_copied_values(spark: SparkSession) -> None:
+    """The sign of zero counts where a query only copies values, not where it combines rows."""
+    schema = "k int, v double, s struct<x: float>"
+    same = [(3, 1.0, None), (4, 1e-13, None)]
+    one = local(spark, [(1, 0.0, (1.0,)), (2, 1.0, (0.0,)), *same], schema)
+    other = local(spark, [(1, -0.0, (1.0,)), (2, 1.0, (-0.0,)), *same], schema)
+    found = count_differences(one, other, 99)
+    assert (found.missing, found.extra) == (2, 2)
+    assert {text.split("'k': ")[1].split(",")[0] for text in found.sample} == {"1", "2"}
+    greatest = [rows.groupBy("k").agg(F.max("v").alias("v"), F.max("s").alias("s")) for rows in (one, other)]
+    assert not count_differences(greatest[0], greatest[1], 5).missing
 
 
 NESTED = "k int, s struct<`a.b`: double, n: int>, l array<struct<x: float>>, m map<string, double>"

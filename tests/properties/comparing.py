@@ -44,9 +44,9 @@ def exact_key(value: Any, bits: bool = False) -> Any:
 
 
 def copies_values(frame: DataFrame) -> bool:
-    """Whether no float of an answer depends on the order of rows: neither groups nor windows compute any."""
-    plan = catalyst.analysed_plan(frame).toString()
-    return not re.search("Aggregate|Window|LogicalRDD", plan)
+    """Whether no float of an answer depends on the order of rows: it has no groups, windows, limits and loops."""
+    rows_together = "Aggregate|Window|Group|Deduplicate|Limit|Offset|LogicalRDD"
+    return not re.search(rows_together, catalyst.analysed_plan(frame).toString())
 
 
 def floats(value: Any) -> tuple[float, ...]:

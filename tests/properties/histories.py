@@ -91,7 +91,7 @@ def rows(seed: int, most: int) -> list[tuple[Any, ...]]:
         (
             some(0, 1, 2, 3), some("a", "b", ""), some(True, False), some(-3, 0, 1, 7, 2**31 - 1, -(2**31)),
             some(-1, 0, 5), some(r.randint(-(2**40), 2**40), 1, 2), some(Decimal(r.randint(-99999, 99999)).scaleb(-2)),
-            some(r.randint(-200, 200) / 4, r.randint(-200, 200) / 4, r.choice([0.25, -0.0, NAN, INF])),
+            some(r.randint(-200, 200) / 4, r.randint(-200, 200) / 4, r.choice([0.25, 0.0, -0.0, NAN, INF])),
             some(day, day + datetime.timedelta(r.randrange(40))),
             some(noon + datetime.timedelta(hours=r.randrange(99))), some("x", "y'z", "ä"),
             some([1, 2], [], [None, 1], [3, 3]), next(UNIQUE),
