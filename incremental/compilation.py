@@ -153,7 +153,7 @@ class Compilation:
         """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have."""
         analysis = self.analysis
         with citing_moved_columns(self._types, self.kept):
-            return translate_analysis(analysis, self.kept)
+            return translate_analysis(analysis, self.kept, self.sources.schema, self.sources.views)
 
     @property
     def partition_key(self) -> str | None:

@@ -233,7 +233,8 @@ class ResolvedView:
     @cached_property
     def inputs(self) -> Inputs:
         """The inputs of a refresh: tables, and views that it refreshes first."""
-        return Inputs(self.view.name, self.tables, {name: view.below for name, view in self.views.items()})
+        views = {name: view.below for name, view in self.views.items()}
+        return Inputs(self.view.name, self.tables, views, self.compilation.query.grown)
 
     @cached_property
     def refresh(self) -> Refresh:

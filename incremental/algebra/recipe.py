@@ -7,15 +7,24 @@ for each fingerprint and is bounded: a long line is cut, and only the first line
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from incremental.algebra.results.report import Json
 
 LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
+WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+OTHER_WIDER = {("float", "double"), ("date", "timestamp_ntz"), *((each, "double") for each in WHOLE_NUMBERS[:3])}
+WIDER_TYPE = (
+    "a wider type of a column makes another query: the states of sums, the buckets of group keys, the answer's types, "
+    "hashes and texts differ by the width"
+)
 MOST_SHOWN = 20  # lines of the plan in a message
 UNRECORDED = "the change is in what the record of a plan leaves out: the limit of a loop, or a part that is too long"
+SOURCE_LINE = re.compile(r"\s*source (\w+) \((.*)[)…]")  # of a plan: the columns read, cut by earlier releases alone
 MONOID_MARK = "monoid "  # before the name of a declared monoid, among `Recipe.functions`: others have no space
 
 
@@ -39,10 +48,28 @@ class Recipe(Json):
     made_by: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        lines = [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in self.plan]
-        object.__setattr__(self, "plan", tuple(lines[:MOST_LINES]))
+        object.__setattr__(self, "plan", tuple(map(cut_line, self.plan[:MOST_LINES])))
         object.__setattr__(self, "columns", tuple((name, type_) for name, type_ in self.columns))  # JSON has lists
         object.__setattr__(self, "names", tuple(self.names) if len(self.names) <= MOST_NAMES else ())
+
+    @property
+    def orders(self) -> dict[str, list[str]]:
+        """The order in which the columns of each source were in its table, as far as the plan reads them."""
+        found: dict[str, TopologicalSorter[str]] = {}
+        for name, fields in (match.groups() for match in map(SOURCE_LINE.fullmatch, self.plan) if match):
+            columns = [text.rpartition(" AS ")[0] or text for text in fields.split(", ")]
+            for pair in itertools.pairwise(columns):
+                found.setdefault(name, TopologicalSorter()).add(pair[1], pair[0])
+        try:
+            return {name: list(sorter.static_order()) for name, sorter in found.items()}
+        except CycleError:  # a name with a comma: then no order is known
+            return {}
+
+
+def cut_line(line: str) -> str:
+    """Return a line of a plan in a bounded length, but of a source with all of its columns."""
+    whole = len(line) <= LONGEST_LINE or SOURCE_LINE.fullmatch(line)
+    return line if whole else f"{line[: LONGEST_LINE - 1]}…"
 
 
 @dataclass(frozen=True)
@@ -78,6 +105,10 @@ def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -
 def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     """Return what changed between two recipes, one change a line; now: the types of all columns of the sources."""
     lines = describe_column_changes(old, now)
+    if any(
+        is_wider(then, now.get(s, {}).get(c, "")) for s, columns in old.sources.items() for c, then in columns.items()
+    ):
+        lines.append(WIDER_TYPE)
     for name, then, today in compare_mappings(old.settings, new.settings):
         lines.append(f"setting {name} changed from {then or 'not set'} to {today or 'not set'}")
     for name, then, today in compare_mappings(old.functions, new.functions):
@@ -92,6 +123,17 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
     for name, then, today in compare_mappings(old.made_by, new.made_by):
         lines.append(f"{name} changed from {then or 'none'} to {today or 'none'}")
     return tuple(lines) or (UNRECORDED,)
+
+
+def is_wider(then: str, now: str) -> bool:
+    """Return whether a type has all values of another one, and more."""
+    if then in WHOLE_NUMBERS and now in WHOLE_NUMBERS:
+        return WHOLE_NUMBERS.index(then) < WHOLE_NUMBERS.index(now)
+    digits = [re.fullmatch(r"decimal\((\d+),(\d+)\)", each) for each in (then, now)]
+    if digits[0] and digits[1]:
+        (old, old_scale), (new, new_scale) = ((int(found[1]), int(found[2])) for found in digits if found)
+        return (old, old_scale) != (new, new_scale) and new_scale >= old_scale and new - new_scale >= old - old_scale
+    return (then, now) in OTHER_WIDER
 
 
 def name_computed_keys(text: str) -> str:

@@ -86,9 +86,18 @@ class Analysis:
         """The answer's columns under the user's names."""
         return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
 
-    def translate(self, names: Sequence[str] = ()) -> Query:
-        """Return the query in the algebra; names: for the plan's columns, in their order. Raises QueryError."""
-        translation = Translation(self.spark, self.relations, names, self.loops, self.monoids)
+    def translate(
+        self,
+        names: Sequence[str] = (),
+        orders: Mapping[str, Sequence[str]] | None = None,
+        types: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Query:
+        """Return the query in the algebra. Raises QueryError.
+
+        names: for the plan's columns, in their order; orders: of the columns that are read of a source; types: that
+        these are said to have.
+        """
+        translation = Translation(self.spark, self.relations, names, self.loops, self.monoids, orders, types)
         algebra = translation.translate_query(self.normal)
         check_complete(self.spark, (self.normal, *translation.loops.normal), self.relations, algebra)
         columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]

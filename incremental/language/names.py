@@ -37,12 +37,14 @@ def renumber(text: str) -> str:
 class Names:
     """Unique names by expression identifier, and the renamed attribute of each name (`attributes`).
 
-    given: names to use, in the order of creation, before new ones are created; `created`: all names so far, in order.
+    given: names to use, in the order of creation, before new ones are created; `created`: all names so far, in order;
+    `types`: those that columns are said to have, by identifier, in place of their own.
     """
 
     def __init__(self, spark: SparkSession, given: Sequence[str] = ()) -> None:
         self._spark, self._given = spark, given
         self.created: list[str] = []
+        self.types: dict[int, str] = {}
         self._taken: set[str] = set(given)
         self._columns: dict[int, Column] = {}
         self.attributes: dict[str, J] = {}
@@ -87,4 +89,4 @@ class Names:
         name = self.fresh(wish)
         # Above an outer join or a union the same attribute may be NULL.
         self.attributes[name] = catalyst.attribute(self._spark, name, like.dataType(), True, identifier)
-        return Column(name, type_text(like.dataType()))
+        return Column(name, self.types.get(identifier.id()) or type_text(like.dataType()))

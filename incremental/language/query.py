@@ -45,7 +45,8 @@ class Query:
     plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
     order; forbidden: expressions without a fixed value; settings: those that the answer depends on (ANSI, time zone);
     attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns;
-    loops: the names of the loops that it calls, in the order of the calls.
+    loops: the names of the loops that it calls, in the order of the calls; built_as: the fingerprint that it had when
+    columns of the sources `grown` had fewer fields, of which it reads none.
     """
 
     plan: Plan
@@ -56,6 +57,8 @@ class Query:
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
+    built_as: str = ""
+    grown: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -70,6 +73,8 @@ class Query:
     @property
     def fingerprint(self) -> str:
         """The same for the same query in every process: 16 hexadecimal digits."""
+        if self.built_as:
+            return self.built_as
         names = tuple(name for _, name in self.outputs)
         columns = tuple(column.name for column, _ in self.outputs)
         text = fingerprint_text((self.plan, columns, names, self.settings))

@@ -1,7 +1,8 @@
 """Read a query under the names of its stored state, so that the state's columns keep their names.
 
 Names within a query do not change its meaning, but the columns of states are named by them: if the query is the same
-under the names of its state, it gets these names.
+under the names of its state, it gets these names. So it is with the order of a source's columns, which numbers names
+and is part of fingerprints: a query that names its columns is the same when they change places in the table.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import SparkSession
@@ -17,8 +18,11 @@ from pyspark.sql.types import StructType
 
 from incremental.algebra.errors import QueryError
 from incremental.algebra.recipe import Recipe, describe_column_changes
-from incremental.language.analysis import Analysis
+from incremental.language.analysis import Analysis, SchemaOf
+from incremental.language.fingerprint.grown_structs import FieldReads, find_grown
+from incremental.language.names import type_text
 from incremental.language.query import Query
+from incremental.spark import catalyst
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,42 @@ def types_of(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
-def translate_analysis(analysis: Analysis, kept: Recipe | None) -> Query:
-    """Translate a query, under the names of the stored state if it is the same query. Raises QueryError."""
+def translate_analysis(analysis: Analysis, kept: Recipe | None, schema: SchemaOf, views: Collection[str]) -> Query:
+    """Translate a query, as it was for the stored state if it is the same query. Raises QueryError.
+
+    schema: that of a source; views: the sources that are views.
+    """
     query = analysis.translate()
     if kept is None or query.fingerprint == kept.fingerprint:
         return query
-    named = analysis.translate(kept.names)
-    return named if named.fingerprint == kept.fingerprint else query
+    named = analysis.translate(kept.names, kept.orders)
+    if named.fingerprint == kept.fingerprint:
+        return named
+    return read_as_before(analysis, kept, schema, views, named) or query
+
+
+def read_as_before(
+    analysis: Analysis, kept: Recipe, schema: SchemaOf, views: Collection[str], named: Query
+) -> Query | None:
+    """Return the query as that of the state if it reads no field that structs got since, and no comment of one."""
+    grown = find_grown(kept.sources, schema)
+    if grown is None or analysis.loops.loops or set(grown) & set(views):
+        return None
+    if grown and not FieldReads(analysis.normal, analysis.relations, grown).are_of_fields(analysis.spark):
+        return None
+    then = analysis.translate(kept.names, kept.orders, struct_types(analysis.spark, kept.sources))
+    if then.fingerprint != kept.fingerprint:
+        return None
+    return replace(named, built_as=kept.fingerprint, grown=frozenset(grown))
+
+
+def struct_types(spark: SparkSession, recorded: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the texts of the recorded types that have fields, which have no comments, by source and column."""
+    java = catalyst.sql(spark).types.DataType
+    return {
+        source: {name: type_text(java.fromDDL(text)) for name, text in columns.items() if "struct<" in text}
+        for source, columns in recorded.items()
+    }
 
 
 @contextmanager

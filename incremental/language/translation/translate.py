@@ -61,8 +61,22 @@ JOINS: Mapping[str, JoinKind] = {
 WITH_SUBQUERIES = {"Project", "Filter", "Aggregate", "Join"}  # whose scalar subqueries become joins
 
 
+def keeps_order(project: J, named: Sequence[J]) -> bool:
+    """Return whether a projection only leaves columns out, as Catalyst puts them where a column is not needed."""
+    if any(catalyst.kind(each) != "AttributeReference" for each in named):
+        return False
+    places = [a.exprId().id() for a in catalyst.sequence(project.child().output())]
+    kept = [places.index(each.exprId().id()) for each in named]
+    return kept == sorted(set(kept))
+
+
 class Translation:
-    """Translates one query; `relations` maps the RDD number of a registered source to its name."""
+    """Translates one query; `relations` maps the RDD number of a registered source to its name.
+
+    orders: that in which the columns of a source are read, whatever their order in its schema; nothing in the algebra
+    but the numbers in names depends on it, as what goes by position is put in Spark's order (`_order_columns`).
+    types: those that columns of a source are said to have, in place of their own.
+    """
 
     def __init__(
         self,
@@ -71,10 +85,12 @@ class Translation:
         names: Sequence[str] = (),
         recorded: RecordedLoops | None = None,
         monoids: Mapping[str, DeclaredMonoid] | None = None,
+        orders: Mapping[str, Sequence[str]] | None = None,
+        types: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.names = Names(spark, names)
         self.scalars = Scalars(spark, self.names)
-        self._spark, self._relations = spark, relations
+        self._spark, self._relations, self._orders, self._types = spark, relations, orders or {}, types or {}
         self._aggregates = Aggregates(spark, self.names, self.scalars, monoids or {})
         self._used: set[int] = set()
         recorded = recorded or RecordedLoops()
@@ -124,8 +140,12 @@ class Translation:
         if source is None:
             return self.loops.relation(node)
         # unused columns get no name, so that a new column of the source changes neither names nor fingerprint
-        output = [a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used]
-        return SourceRead(source, tuple((str(a.name()), self.names.column(a)) for a in output))
+        output = {str(a.name()): a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used}
+        said = self._types.get(source, {})
+        self.names.types.update({a.exprId().id(): said[name] for name, a in output.items() if name in said})
+        known = {name: number for number, name in enumerate(self._orders.get(source, ()))}
+        ordered = sorted(output, key=lambda name: known.get(name, len(known)))
+        return SourceRead(source, tuple((name, self.names.column(output[name])) for name in ordered))
 
     def _translate_values(self, node: J) -> Plan:
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
@@ -145,6 +165,9 @@ class Translation:
     def _translate_project(self, node: J) -> Plan:
         child = self.plan(node.child())
         named = catalyst.sequence(node.projectList())
+        if self._orders and keeps_order(node, named):
+            places = {column: place for place, column in enumerate(child.columns)}
+            named = sorted(named, key=lambda each: places.get(self.names.column(each), len(places)))
         child, expressions = self._join_subqueries(child, [without_alias(n) for n in named])
         scalars = [self.scalars.scalar(e) for e in expressions]
         pairs = zip(named, scalars, strict=True)

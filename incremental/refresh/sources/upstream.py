@@ -20,6 +20,7 @@ from incremental.lake.catalog_names import no_data
 from incremental.lake.protocol import VersionedTable
 from incremental.lake.remote.remote_path import Place
 from incremental.refresh.sources.answer_table import Answer
+from incremental.refresh.sources.grown_table import GrownTable
 from incremental.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from incremental.store.dependents import Reader, Readers
 from incremental.store.journal import Entry, Journal, Pin, base_versions
@@ -53,11 +54,15 @@ class UpstreamView:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a view: tables, and views below it."""
+    """The inputs of a view: tables, and views below it.
+
+    grown: the tables whose older versions may lack fields of structs, and are read by the schema of the later version.
+    """
 
     view: str
     tables: Mapping[str, VersionedTable]
     views: Mapping[str, UpstreamView] = field(default_factory=dict[str, UpstreamView])
+    grown: frozenset[str] = frozenset()
 
     @cached_property
     def chain(self) -> Mapping[Place, UpstreamView]:
@@ -104,10 +109,11 @@ class Inputs:
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """Return the tables of an epoch by source."""
-        if not self.views:
+        if not self.views and not self.grown:
             return self.tables
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
-        return {**self.tables, **answers}
+        grown = {name: GrownTable(self.tables[name], pins[name].after) for name in self.grown if name in pins}
+        return {**self.tables, **answers, **grown}
 
     def targets(self, versions: Mapping[str, int], read: Collection[str]) -> Targets:
         """Return the target version of every base source: the given one, or the latest; read: those of the last epoch.
