@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from incremental.algebra.monoids import exact
 from incremental.algebra.monoids.kinds import Component, Group, Mergeable, Monoid
-from incremental.algebra.monoids.wide_decimals import COUNT, WideSum, raised
+from incremental.algebra.monoids.wide_decimals import COUNT, WideSum, raise_overflow
 
 SMALL_INTEGERS = ("tinyint", "smallint", "int")
 
@@ -121,7 +121,7 @@ def sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
         return sum_of_wide_decimals(min(38, precision + 10), WideSum(scale))
     wide, stored = f"DECIMAL(38,{scale})", f"DECIMAL(37,{scale})"
     # a zero of the same type: beside the INT 0 Spark reserves ten digits before the point, and loses scale for them
-    zero, overflow, value = f"CAST(0 AS {stored})", raised(stored), "{x} * CAST({w} AS DECIMAL(10,0))"
+    zero, overflow, value = f"CAST(0 AS {stored})", raise_overflow(stored), "{x} * CAST({w} AS DECIMAL(10,0))"
     summed = f"if(count({value}) = 0, {zero}, coalesce(CAST(sum(CAST({value} AS {wide})) AS {stored}), {overflow}))"
     merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {overflow})"
     cast = "try_cast" if mode == "try" else "CAST"

@@ -50,7 +50,7 @@ class WideSum:
         lows = f"CAST({added} - {removed} AS {self.stored})"
         sum_, carry = self.split(f"({lows} + {rest})")
         carried = f"({highs} div {HIGHER}BD)"
-        carried = f"if(abs({carried}) > {MOST_CARRIED}, {raised('BIGINT')}, {carried})"
+        carried = f"if(abs({carried}) > {MOST_CARRIED}, {raise_overflow('BIGINT')}, {carried})"
         count = "coalesce(sum(if({x} IS NULL, 0L, {w})), 0)"
         return sum_, f"{count} + shiftleft({carried} + {carry}, {COUNT_BITS})"
 
@@ -59,7 +59,7 @@ class WideSum:
         """The two columns of two sets of values."""
         sum_, carry = self.split("({t[s]} + {u[s]})")
         number = "({t[n]} + {u[n]})"
-        number = f"if(abs({number}) > {MOST_MERGED}L, {raised('BIGINT')}, {number})"
+        number = f"if(abs({number}) > {MOST_MERGED}L, {raise_overflow('BIGINT')}, {number})"
         return sum_, f"{number} + shiftleft({carry}, {COUNT_BITS})"
 
     def value(self, digits: int) -> str:
@@ -93,10 +93,10 @@ class WideSum:
 
     def _sum(self, value: str) -> str:
         # a zero of the same type: beside the INT 0 Spark reserves ten digits before the point, and loses scale for them
-        summed = f"coalesce(CAST(sum(CAST({value} AS {self.wide})) AS {self.stored}), {raised(self.stored)})"
+        summed = f"coalesce(CAST(sum(CAST({value} AS {self.wide})) AS {self.stored}), {raise_overflow(self.stored)})"
         return f"if(count({value}) = 0, CAST(0 AS {self.stored}), {summed})"
 
 
-def raised(type_: str) -> str:
+def raise_overflow(type_: str) -> str:
     """Return SQL that raises the overflow, of a type."""
     return f"CAST(raise_error('{DECIMAL_OVERFLOW}') AS {type_})"
