@@ -101,7 +101,6 @@ CONVERTED = {
     "an interval, in parts": "select k, extract(day from make_dt_interval(v)) n from t",
     "a collated text": "select cast(s collate utf8_lcase as string) s from t",
     "a collated group key": "select lower(cast(s collate utf8_lcase as string)) s, count(*) n from t group by all",
-    "a time": "select cast(make_time(k, 0, 0) as string) c from t",
     "a geometry": "select st_asbinary(st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')) g from t",
 }
 
