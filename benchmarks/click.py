@@ -21,11 +21,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from assets import keys
-from incremental.spark.cache import cache_folder
-from pipelines import catalogue
-from tests.assets import sales
-from tests.assets.web.server import LOCATION, REPOSITORY, Server, dagster_dev
+from deltafold.dagster import keys
+from deltafold.pipelines import catalogue
+from deltafold.spark.cache import cache_folder
+from tests.dagster import sales
+from tests.dagster.web.server import LOCATION, REPOSITORY, Server, dagster_dev
 
 CLICKS = 6  # of each kind; the first is not counted
 LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from incremental.api import Delta, Report, Warehouse, iterate, nearest
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Report, Warehouse, iterate, nearest
+from deltafold.spark.cache import cache_folder
 
 SIZES = [1_000_000]
 STEPS, INCREMENTS, BATCHES = 10, 9, 2

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from incremental.algebra.results.report import Report
-from incremental.spark import catalyst
-from incremental.spark.job_stats import Measure
+from deltafold.algebra.results.report import Report
+from deltafold.spark import catalyst
+from deltafold.spark.job_stats import Measure
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Printed
 
-from incremental.lake.physical_layout import Storage
-from incremental.lake.version_diff import Difference, by_commits, by_snapshots
-from incremental.spark import catalyst
-from incremental.spark.cache import cache_folder
-from incremental.spark.session import start
+from deltafold.lake.physical_layout import Storage
+from deltafold.lake.version_diff import Difference, by_commits, by_snapshots
+from deltafold.spark import catalyst
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.session import start
 
 SIZES = [10_000, 1_000_000]
 HEAP, ADDED, REMOVED, LAPS = "1g", 200, 100, 3

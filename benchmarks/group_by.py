@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.contest import Contest, Lap
-from incremental.api import Delta, View, Warehouse
-from incremental.spark.cache import cache_folder
-from incremental.spark.session import start
+from deltafold.api import Delta, View, Warehouse
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.session import start
 
 QUERY = "select x, avg(y) mean from pairs group by x"
 KEYS = 10_001

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from incremental.api import Delta, Report, Warehouse, iterate
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Report, Warehouse, iterate
+from deltafold.spark.cache import cache_folder
 
 GRAPHS = [(5_000, 50_000, 100), (100_000, 1_000_000, 400)]  # nodes, edges, edges of a change
 ROWS, COLUMNS, RANK, CELLS = 400, 300, 4, 400

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from incremental.api import Delta, Warehouse
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Warehouse
+from deltafold.spark.cache import cache_folder
 
 QUERY = "select x.a, avg(y.d) mean from s1 x join s2 y on x.b = y.c group by x.a"
 PAPER_ROWS, PAPER_KEYS = 100_000, 10_001

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from incremental.api import Delta, Warehouse
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Warehouse
+from deltafold.spark.cache import cache_folder
 
 QUERY = "select k, avg(v) mean from pairs group by k"
 SIZES = [1_000_000, 10_000_000]

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
-from incremental.api import Delta, Report, Warehouse, fixpoint
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Report, Warehouse, fixpoint
+from deltafold.spark.cache import cache_folder
 
 SIZES = [100_000]
 DEGREE = 4  # edges of a node

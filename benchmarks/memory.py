@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Printed
 
-from incremental.api import Delta, Report, View, Warehouse
-from incremental.lake.physical_layout import Storage
-from incremental.spark import catalyst
-from incremental.spark.cache import cache_folder
-from incremental.spark.session import start
+from deltafold.api import Delta, Report, View, Warehouse
+from deltafold.lake.physical_layout import Storage
+from deltafold.spark import catalyst
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.session import start
 
 QUERY = "SELECT k, count(*) AS n, sum(v) AS total, max(text) AS most FROM events GROUP BY k"
 HEAP, BATCH_BYTES = "1g", 1 << 30

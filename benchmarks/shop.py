@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from benchmarks.contest import Contest
-from incremental.api import Delta, View, Warehouse
-from incremental.spark.cache import cache_folder
-from incremental.spark.session import start
+from deltafold.api import Delta, View, Warehouse
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.session import start
 
 SIZES = [300_000]
 KINDS = {"copy on write": "false", "deletion vectors": "true"}

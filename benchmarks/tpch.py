@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.contest import Contest
 from benchmarks.group_by import session
 from benchmarks.tpc import ORDERS, benchmark, generate
-from incremental.api import Delta, Policy, View, Warehouse
-from incremental.spark.cache import cache_folder
+from deltafold.api import Delta, Policy, View, Warehouse
+from deltafold.spark.cache import cache_folder
 
 ROWS_OF_A_FILE = 500_000
 KEYS = 6_000_000  # the greatest key of an order at scale factor 1

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from incremental.api import Delta, View, Warehouse
-from incremental.spark.cache import cache_folder
-from incremental.spark.session import start
+from deltafold.api import Delta, View, Warehouse
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.session import start
 from tests.crash.cluster.machines import Cluster, cluster
 
 SIZES = [10_000_000, 1_000_000_000]

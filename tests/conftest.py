@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.night import left_to_others
 
 if TYPE_CHECKING:
-    from incremental.lake.protocol import Lake
+    from deltafold.lake.protocol import Lake
     from tests.sandbox import DeltaSandbox, MemorySandbox
 
 # what tests leave in memory for an hour, where in the code each column came from, and plans for a UI that is off
@@ -76,7 +76,7 @@ def regenerate(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def spark(long: bool) -> Iterator[SparkSession]:
-    from incremental.spark.session import start
+    from deltafold.spark.session import start
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false", **BRIEF, **SECRET}
     settings["spark.driver.extraJavaOptions"] = ROOM
@@ -106,8 +106,8 @@ def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Make every warehouse in the test have its tables in memory, also those that commands open."""
-    from incremental import api
-    from incremental.lake.memory.lake import MemoryLake
+    from deltafold import api
+    from deltafold.lake.memory.lake import MemoryLake
 
     lake = MemoryLake()
     monkeypatch.setattr(api, "DELTA", lake)
@@ -117,7 +117,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
 @pytest.fixture
 def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the files of tables in memory by the order of writing, which is then that of chunks."""
-    from incremental.lake.memory import writes
+    from deltafold.lake.memory import writes
 
     numbers = itertools.count()
     monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
@@ -133,7 +133,7 @@ def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
     ):
         yield
         return
-    with mock.patch("incremental.lake.delta_table.WHOLE_BYTES", 0):
+    with mock.patch("deltafold.lake.delta_table.WHOLE_BYTES", 0):
         yield
 
 

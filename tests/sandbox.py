@@ -2,7 +2,7 @@
 
 Both sandboxes have the same verbs and drive the same Warehouse; a test moves from one to the other by its fixture,
 `sandbox` (in memory, about ten times faster) or `delta`. Delta itself is needed for SQL beyond `MemorySandbox.sql`,
-files on the disk, and whatever the contract of the lakes (incremental/lake/memory) says is not like Delta.
+files on the disk, and whatever the contract of the lakes (lake/memory) says is not like Delta.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from unittest import mock
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.tuning import Tuning
-from incremental.api import Delta, Report, View, Warehouse
-from incremental.lake import delta_table
-from incremental.lake.delta import DELTA
-from incremental.lake.log import whole_files
-from incremental.lake.memory.lake import MemoryLake, MemoryTable
-from incremental.lake.protocol import Lake, Table
-from incremental.spark import catalyst
+from deltafold.algebra.tuning import Tuning
+from deltafold.api import Delta, Report, View, Warehouse
+from deltafold.lake import delta_table
+from deltafold.lake.delta import DELTA
+from deltafold.lake.log import whole_files
+from deltafold.lake.memory.lake import MemoryLake, MemoryTable
+from deltafold.lake.protocol import Lake, Table
+from deltafold.spark import catalyst
 from tests.local_rows import local
 from tests.properties.comparing import copies_values, difference, types
 

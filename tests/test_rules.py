@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import incremental
+import deltafold
 from tests.spark.machine import PROJECT, run
 
 CODE = sorted(
@@ -42,13 +42,13 @@ def tracked() -> list[Path]:
 
 
 def test_imported_package_is_ours() -> None:
-    assert Path(incremental.__file__ or "").parent == PROJECT / "incremental"
+    assert Path(deltafold.__file__ or "").parent == PROJECT / "incremental" / "deltafold"
 
 
 def test_importing_the_library_starts_nothing(tmp_path: Path) -> None:
     heavy = "{'pyspark', 'py4j', 'delta', 'dagster', 'pandas', 'pyarrow', 'matplotlib'}"
     program = (
-        "import sys, incremental, incremental.algebra, incremental.compiler\n"
+        "import sys, deltafold, deltafold.algebra, deltafold.compiler\n"
         f"sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     )
     done = run(program, cwd=tmp_path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.api import iterate
+from deltafold.api import iterate
 
 BOARDS = 0.5  # how likely a traveller takes a flight; a step shrinks every difference to this part of it
 ERROR = 1e-4

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.api import fixpoint
+from deltafold.api import fixpoint
 
 MOST_LEGS = 4
 

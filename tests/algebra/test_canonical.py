@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.canonical import digest_text, fingerprint_text
-from incremental.algebra.loops import LoopState, SideInput
-from incremental.algebra.monoids.family import infer_monoid
-from incremental.algebra.monoids.kinds import store_answer
-from incremental.algebra.plan import (
+from deltafold.algebra.canonical import digest_text, fingerprint_text
+from deltafold.algebra.loops import LoopState, SideInput
+from deltafold.algebra.monoids.family import infer_monoid
+from deltafold.algebra.monoids.kinds import store_answer
+from deltafold.algebra.plan import (
     Aggregate,
     Call,
     Column,

@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.constraints import (
-    AppendOnlyFact,
-    ForeignKeyFact,
-    PrimaryKeyFact,
-    collect_facts,
-    find_reference,
-)
-from incremental.algebra.errors import SourceError
-from incremental.algebra.plan import Column, Item, Join, Plan, Reference, SourceRead, Sql, Union
-from incremental.algebra.product import rank_inputs
-from incremental.algebra.sources import Delta, Files, ForeignKey
+from deltafold.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact, collect_facts, find_reference
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.plan import Column, Item, Join, Plan, Reference, SourceRead, Sql, Union
+from deltafold.algebra.product import rank_inputs
+from deltafold.algebra.sources import Delta, Files, ForeignKey
 from tests.compiler.plans import K2, D, K, Q, T, grouped, opaque, project, where
 
 TYPES = {"o": {"k": "int", "x": "string", "m": "map<int,int>"}, "l": {"f": "int", "g": "bigint"}}

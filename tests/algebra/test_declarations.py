@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import SourceError, UsageError
-from incremental.algebra.sources import Files
-from incremental.compilation import check_options
-from incremental.view import check_versions
+from deltafold.algebra.errors import SourceError, UsageError
+from deltafold.algebra.sources import Files
+from deltafold.compilation import check_options
+from deltafold.view import check_versions
 
 OPTIONS: dict[str, Any] = {
     "name": "v",

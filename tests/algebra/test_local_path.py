@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import DeltafoldError, SourceError, UsageError
-from incremental.algebra.local_path import is_remote, local_path, remote_fault
-from incremental.api import Warehouse
-from incremental.operations.metrics import metrics_of
-from incremental.spark import cache, session
-from incremental.telemetry import events
-from pipelines import catalogue
+from deltafold.algebra.errors import DeltafoldError, SourceError, UsageError
+from deltafold.algebra.local_path import is_remote, local_path, remote_fault
+from deltafold.api import Warehouse
+from deltafold.operations.metrics import metrics_of
+from deltafold.pipelines import catalogue
+from deltafold.spark import cache, session
+from deltafold.telemetry import events
 from tests.landing.test_dropped import files
 
 ELSEWHERE = ["s3a://b/wh", "s3a:/b/wh", " hdfs://b/wh", "ABFSS://box@there/wh", "dbfs:/wh", "file://host/wh"]

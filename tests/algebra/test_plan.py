@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldError, Refusal, RefusedError
-from incremental.algebra.plan import (
+from deltafold.algebra.errors import DeltafoldError, Refusal, RefusedError
+from deltafold.algebra.plan import (
     Aggregate,
     Column,
     Expand,
@@ -25,8 +25,8 @@ from incremental.algebra.plan import (
     Unsupported,
     Values,
 )
-from incremental.algebra.results.report import Description, Report, StateDescription
-from incremental.algebra.traversal import replace_children, source_names, walk
+from deltafold.algebra.results.report import Description, Report, StateDescription
+from deltafold.algebra.traversal import replace_children, source_names, walk
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, grouped, opaque, project, renamed, where
 
 FOUND = Column("found", "boolean")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Column, Join, Opaque, Plan, Project, Reference, SourceRead
-from incremental.algebra.product import flatten_joins
+from deltafold.algebra.plan import Column, Join, Opaque, Plan, Project, Reference, SourceRead
+from deltafold.algebra.product import flatten_joins
 from tests.compiler.plans import project, where
 
 

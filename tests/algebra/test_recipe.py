@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from incremental.algebra.recipe import LONGEST_LINE, MOST_LINES, MOST_SHOWN, Current, Recipe
+from deltafold.algebra.recipe import LONGEST_LINE, MOST_LINES, MOST_SHOWN, Current, Recipe
 
 BUILT = Recipe(
     "f",

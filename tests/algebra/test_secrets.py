@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.secrets import is_secret, mask_secrets
-from incremental.algebra.sources import Delta
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.secrets import is_secret, mask_secrets
+from deltafold.algebra.sources import Delta
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Delta
-from incremental.algebra.table_name import table_name_of, table_name_parts
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Delta
+from deltafold.algebra.table_name import table_name_of, table_name_parts
 
 NAMES = {
     "t": ("t",),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.tuning import Tuning
+from deltafold.algebra.tuning import Tuning
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from incremental.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, SourceRead
-from incremental.compiler.draft import Draft
+from deltafold.algebra.plan import Aggregate, Call, Column, Filter, Item, Opaque, Plan, Project, Reference, SourceRead
+from deltafold.compiler.draft import Draft
 
 K, Q, V = Column("k", "int"), Column("q", "int"), Column("v", "double")
 K2, NAME = Column("k2", "int"), Column("name", "string")

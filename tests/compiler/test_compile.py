@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import QueryError
-from incremental.algebra.plan import StateRead
-from incremental.algebra.traversal import walk
-from incremental.compiler.compile import PASSES, check_outputs, compile_query, run_passes
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.plan import StateRead
+from deltafold.algebra.traversal import walk
+from deltafold.compiler.compile import PASSES, check_outputs, compile_query, run_passes
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, where
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def test_answer_columns_a_table_can_have() -> None:
 
 def test_passes_are_named_by_their_files() -> None:
     """A pass is one function in one file of its name, so that the tuple is the table of contents."""
-    modules = [each.__module__.removeprefix("incremental.compiler.") for each in PASSES]
+    modules = [each.__module__.removeprefix("deltafold.compiler.") for each in PASSES]
     own = {"simplify_loops": "loops.simplify"}
     assert modules == [own.get(each.__name__, f"passes.{each.__name__}") for each in PASSES]
     names = [name for name, _ in run_passes(draft(grouped(T, (K,), call("s", "sum", V))))]

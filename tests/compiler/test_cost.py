@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
-from incremental.algebra.plan import Column, Given, GroupwiseOp, Join, JoinKind, Loop, Plan, Reference
-from incremental.algebra.program import Estimate, Volume
-from incremental.algebra.tuning import CostRates
-from incremental.compiler.compile import compile_query
-from incremental.compiler.cost import estimate_cost
+from deltafold.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
+from deltafold.algebra.plan import Column, Given, GroupwiseOp, Join, JoinKind, Loop, Plan, Reference
+from deltafold.algebra.program import Estimate, Volume
+from deltafold.algebra.tuning import CostRates
+from deltafold.compiler.compile import compile_query
+from deltafold.compiler.cost import estimate_cost
 from tests.compiler.plans import K2, D, K, Q, T, V, call, draft, grouped, opaque, project, renamed
 
 GIGABYTE, RATES = 1e9, CostRates()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from incremental.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
-from incremental.algebra.errors import Refusal
-from incremental.algebra.plan import Column, Join, Plan, Reference
-from incremental.compiler.compile import PASSES, compile_query
-from incremental.compiler.explain import explain_passes, explain_program, explain_refusal
-from incremental.compiler.passes.explain_rules import explain_rules
+from deltafold.algebra.constraints import AppendOnlyFact, ForeignKeyFact, PrimaryKeyFact
+from deltafold.algebra.errors import Refusal
+from deltafold.algebra.plan import Column, Join, Plan, Reference
+from deltafold.compiler.compile import PASSES, compile_query
+from deltafold.compiler.explain import explain_passes, explain_program, explain_refusal
+from deltafold.compiler.passes.explain_rules import explain_rules
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 SUM = call("s", "sum", V, type_="double")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Column, Item
-from incremental.compiler.passes.split_states import LineageKey, lineage_key, pass_key_down
+from deltafold.algebra.plan import Column, Item
+from deltafold.compiler.passes.split_states import LineageKey, lineage_key, pass_key_down
 from tests.compiler.plans import K, Q, T, V, call, grouped, opaque, project, renamed, where
 
 COUNT = call("n", "count", V)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from incremental.compiler.operators import ADDITIVE, EXTREME, UNMERGED, operator_table
+from deltafold.compiler.operators import ADDITIVE, EXTREME, UNMERGED, operator_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operators.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_table() -> None:
-    """`python -m incremental.compiler.operators` prints it anew."""
+    """`python -m deltafold.compiler.operators` prints it anew."""
     assert operator_table() in PAGE
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import RefusedError
-from incremental.compiler.compile import PASSES
-from incremental.compiler.draft import Draft
-from incremental.compiler.explain import draft_lines
+from deltafold.algebra.errors import RefusedError
+from deltafold.compiler.compile import PASSES
+from deltafold.compiler.draft import Draft
+from deltafold.compiler.explain import draft_lines
 from tests.language.schemas import DECLARED, draft
 
 FOLDER = Path(__file__).parent / "passes"

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
-from incremental.algebra.sqltext import quoted
-from incremental.lake.memory.rows import materialize
+from deltafold.algebra.sqltext import quoted
+from deltafold.lake.memory.rows import materialize
 from tests.corpus.writer import Writer
 from tests.sandbox import Sandbox
 

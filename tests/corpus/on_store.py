@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from incremental.lake.remote.remote_path import place_of
-from incremental.spark.session import start
+from deltafold.lake.remote.remote_path import place_of
+from deltafold.spark.session import start
 from tests.conftest import SMALL
 from tests.corpus.test_corpus import SAMPLE, check
 from tests.sandbox import DeltaSandbox

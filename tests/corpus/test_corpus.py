@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.tpc import benchmark
-from incremental.api import Policy
+from deltafold.api import Policy
 from tests.corpus.churn import Churn
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
 from tests.night import in_turns, sampled

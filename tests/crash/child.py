@@ -14,8 +14,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from incremental.spark.host.guest import attach
-from incremental.spark.session import start
+from deltafold.spark.host.guest import attach
+from deltafold.spark.session import start
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import kill_process, watched
 from tests.crash.stages import STAGES

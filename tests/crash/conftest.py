@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.lake.delta import DELTA
-from incremental.lake.memory.lake import MemoryLake
-from incremental.lake.protocol import Lake
+from deltafold.lake.delta import DELTA
+from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.protocol import Lake
 from tests.conftest import SMALL
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.stages import STAGES

@@ -16,11 +16,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.tuning import Tuning
-from incremental.api import Delta, Files, Policy, View, Warehouse, iterate, nearest
-from incremental.lake.delta import DELTA
-from incremental.lake.protocol import Lake
-from incremental.store.journal import Journal
+from deltafold.algebra.tuning import Tuning
+from deltafold.api import Delta, Files, Policy, View, Warehouse, iterate, nearest
+from deltafold.lake.delta import DELTA
+from deltafold.lake.protocol import Lake
+from deltafold.store.journal import Journal
 from tests.local_rows import local
 from tests.sandbox import sandbox_of
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import incremental
+import deltafold
 
-LIBRARY = Path(incremental.__file__ or "").parent
+LIBRARY = Path(deltafold.__file__ or "").parent
 ROOMS = (
     "lake.log.delta_log",
     "lake.delta_table",
@@ -140,7 +140,7 @@ def watched(stop: Stop | None = None, end: Callable[[], None] = raise_killed) ->
         for module in ROOMS:
             for name in sorted(writers(module)):
                 if f"{module}:{name}" not in EXEMPT:
-                    undo.append(wrap(importlib.import_module(f"incremental.{module}"), name, run))
+                    undo.append(wrap(importlib.import_module(f"deltafold.{module}"), name, run))
         yield run
     finally:
         for restore in undo:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from incremental.lake.protocol import Lake
+from deltafold.lake.protocol import Lake
 from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import KINDS, CrashSandbox
 from tests.crash.points import Stop, watched

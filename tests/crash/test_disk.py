@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import StorageError
-from incremental.spark import catalyst
+from deltafold.algebra.errors import StorageError
+from deltafold.spark import catalyst
 from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop, watched

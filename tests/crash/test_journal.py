@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import BusyError, StateError
-from incremental.algebra.results.report import Report
-from incremental.lake.durable import lock
-from incremental.store.journal import Intent, Journal, Pin
+from deltafold.algebra.errors import BusyError, StateError
+from deltafold.algebra.results.report import Report
+from deltafold.lake.durable import lock
+from deltafold.store.journal import Intent, Journal, Pin
 from tests.crash.points import Killed, watched
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from incremental.lake.durable import lock
+from deltafold.lake.durable import lock
 with lock(Path(sys.argv[1]), "view v", "refreshed", 5):
     print("holding", flush=True)
     time.sleep(600)

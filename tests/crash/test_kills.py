@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import BusyError, DeltafoldError
-from incremental.api import Tuning
-from incremental.spark.host.keeper import publish
+from deltafold.algebra.errors import BusyError, DeltafoldError
+from deltafold.api import Tuning
+from deltafold.spark.host.keeper import publish
 from tests.crash.conftest import Prepared
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from incremental.lake.memory.lake import MemoryLake
-from incremental.refresh.stages import program_run
+from deltafold.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
+from deltafold.lake.memory.lake import MemoryLake
+from deltafold.refresh.stages import program_run
 from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped

@@ -7,10 +7,10 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.pruning.costly import CostlyFilters
-from incremental.dataflow.pruning.semijoin import Semijoin
-from incremental.spark import catalyst
+from deltafold.dataflow.lowering import Lowering, Relation
+from deltafold.dataflow.pruning.costly import CostlyFilters
+from deltafold.dataflow.pruning.semijoin import Semijoin
+from deltafold.spark import catalyst
 from tests.night import in_turns
 from tests.sandbox import MemorySandbox, checked
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.plan import Column, Reference
-from incremental.algebra.tuning import Tuning
-from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.pruning import key_ranges, pruning
-from incremental.dataflow.pruning.intervals import align, find_intervals, range_of, runs, scale
-from incremental.dataflow.pruning.key_ranges import KeyRanges
-from incremental.lake import delta_table
+from deltafold.algebra.plan import Column, Reference
+from deltafold.algebra.tuning import Tuning
+from deltafold.dataflow.lowering import Lowering
+from deltafold.dataflow.pruning import key_ranges, pruning
+from deltafold.dataflow.pruning.intervals import align, find_intervals, range_of, runs, scale
+from deltafold.dataflow.pruning.key_ranges import KeyRanges
+from deltafold.lake import delta_table
 from tests.night import every, in_turns, night
 from tests.sandbox import DeltaSandbox, checked
 

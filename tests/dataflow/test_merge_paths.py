@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from incremental.dataflow.merge import BY_WRITER
+from deltafold.dataflow.merge import BY_WRITER
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.dataflow import touched_partitions
+from deltafold.dataflow import touched_partitions
 from tests.sandbox import MemorySandbox, checked
 
 SCHEMA = "day string, k int, v int"

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, RefusedError, SourceError
-from incremental.api import Policy
-from incremental.language.analysis import read_query
-from incremental.spark import catalyst
+from deltafold.algebra.errors import ChangedQueryError, QueryError, RefusedError, SourceError
+from deltafold.api import Policy
+from deltafold.language.analysis import read_query
+from deltafold.spark import catalyst
 from tests.sandbox import MemorySandbox, checked, rows
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.pruning.scans import restrict_scans
-from incremental.spark import catalyst
-from incremental.spark.catalyst import J
+from deltafold.dataflow.lowering import Lowering
+from deltafold.dataflow.pruning.scans import restrict_scans
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J
 
 RANGE = "k BETWEEN 25 AND 31"  # in two of six files of each table
 BELOW = {

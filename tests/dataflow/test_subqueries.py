@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import RefusedError
+from deltafold.algebra.errors import RefusedError
 from tests.sandbox import MemorySandbox, checked, rows
 
 QUERIES = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.program import BUCKET
-from incremental.lake.protocol import Clause
+from deltafold.algebra.program import BUCKET
+from deltafold.lake.protocol import Clause
 from tests.lake.scenarios import Scenario, mark
 
 FIRST = ((0, 1, 10), (0, 2, 20), (1, 3, 30), (1, None, 40))

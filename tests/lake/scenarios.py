@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.program import BUCKET, WEIGHT
-from incremental.lake.commit_tag import Mark
-from incremental.lake.memory.lake import MemoryLake, MemoryTable
-from incremental.lake.protocol import Lake, Table
-from incremental.lake.version_diff import file_difference
-from incremental.spark.catalyst import JavaError
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.program import BUCKET, WEIGHT
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.memory.lake import MemoryLake, MemoryTable
+from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.version_diff import file_difference
+from deltafold.spark.catalyst import JavaError
 from tests.local_rows import local
 
 Rows = list[tuple[Any, ...]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.lake.log.actions import MOST_PIECES, PIECE, from_java, java_list, to_java
+from deltafold.lake.log.actions import MOST_PIECES, PIECE, from_java, java_list, to_java
 
 
 def added(number: int) -> dict[str, Any]:

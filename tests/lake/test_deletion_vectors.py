@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from incremental.lake.version_diff import file_difference
-from incremental.spark import catalyst
-from incremental.spark.job_stats import Measure
+from deltafold.lake.version_diff import file_difference
+from deltafold.spark import catalyst
+from deltafold.spark.job_stats import Measure
 from tests.night import night
 from tests.sandbox import DeltaSandbox, checked
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Delta
-from incremental.lake.commit_tag import Mark
-from incremental.lake.physical_layout import Storage
-from incremental.spark import catalyst
-from incremental.spark.job_stats import Measure
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Delta
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.physical_layout import Storage
+from deltafold.spark import catalyst
+from deltafold.spark.job_stats import Measure
 from tests.sandbox import DeltaSandbox
 
 

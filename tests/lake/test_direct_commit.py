@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.lake import delta_table
-from incremental.lake.commit_tag import Mark
-from incremental.lake.log.delta_log import open_log
-from incremental.lake.log.direct_commit import ALL, DirectCommit, write_directly
-from incremental.lake.physical_layout import Storage
-from incremental.spark import catalyst
-from incremental.spark.catalyst import JavaError
-from incremental.spark.job_stats import Measure
+from deltafold.lake import delta_table
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.log.delta_log import open_log
+from deltafold.lake.log.direct_commit import ALL, DirectCommit, write_directly
+from deltafold.lake.physical_layout import Storage
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import JavaError
+from deltafold.spark.job_stats import Measure
 from tests.night import in_turns
 from tests.sandbox import DeltaSandbox
 

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.program import BUCKET
-from incremental.lake.commit_tag import Mark
-from incremental.lake.log import direct_commit, file_lists, whole_files
-from incremental.lake.log.direct_commit import DirectCommit
-from incremental.lake.log.direct_merge import DirectMerge
-from incremental.lake.physical_layout import Storage
-from incremental.lake.protocol import Clause
-from incremental.spark import catalyst
-from incremental.spark.catalyst import JavaError
-from incremental.spark.job_stats import Measure
+from deltafold.algebra.program import BUCKET
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.log import direct_commit, file_lists, whole_files
+from deltafold.lake.log.direct_commit import DirectCommit
+from deltafold.lake.log.direct_merge import DirectMerge
+from deltafold.lake.physical_layout import Storage
+from deltafold.lake.protocol import Clause
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import JavaError
+from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
 from tests.night import in_turns, sampled
 from tests.sandbox import DeltaSandbox

@@ -13,10 +13,10 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.lake.files import File, Identity, as_added, commit_of, data_file, net_change
-from incremental.lake.log import comparison, presence
-from incremental.lake.log.comparison import differing_by_commits, differing_by_join, differing_files
-from incremental.lake.physical_layout import Storage
+from deltafold.lake.files import File, Identity, as_added, commit_of, data_file, net_change
+from deltafold.lake.log import comparison, presence
+from deltafold.lake.log.comparison import differing_by_commits, differing_by_join, differing_files
+from deltafold.lake.physical_layout import Storage
 
 Files = dict[Identity, File]
 
@@ -31,7 +31,7 @@ def unlisted() -> Iterator[None]:
     """Take a small table for one whose checksums list no files."""
     with ExitStack() as stack:
         for module in ("file_lists", "comparison", "presence"):
-            stack.enter_context(mock.patch(f"incremental.lake.log.{module}.known_files", return_value=None))
+            stack.enter_context(mock.patch(f"deltafold.lake.log.{module}.known_files", return_value=None))
         yield
 
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.lake.log import file_skipping
-from incremental.lake.log.file_lists import known_files
-from incremental.lake.log.file_skipping import skip_files
-from incremental.spark import catalyst
+from deltafold.lake.log import file_skipping
+from deltafold.lake.log.file_lists import known_files
+from deltafold.lake.log.file_skipping import skip_files
+from deltafold.spark import catalyst
 
 FIRST = date(2024, 1, 1)
 COLUMNS = {

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.api import Files, Warehouse
-from incremental.lake.durable import make_private
-from incremental.spark.cache import cache_folder
-from pipelines import demo
+from deltafold.api import Files, Warehouse
+from deltafold.demo import demo
+from deltafold.lake.durable import make_private
+from deltafold.spark.cache import cache_folder
 from tests.spark.machine import PROJECT
 
 

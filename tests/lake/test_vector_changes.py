@@ -8,10 +8,10 @@ from unittest import mock
 import pytest
 from pyspark.sql import functions as F
 
-from incremental.algebra.program import WEIGHT
-from incremental.lake.delta_table import DeltaTable
-from incremental.lake.log import vector_changes
-from incremental.lake.version_diff import file_difference
+from deltafold.algebra.program import WEIGHT
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.log import vector_changes
+from deltafold.lake.version_diff import file_difference
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox
 

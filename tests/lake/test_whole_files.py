@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.dataflow.lowering import Lowering
-from incremental.dataflow.pruning.scans import read_whole_files, restrict_scans
-from incremental.lake.delta_table import DeltaTable
-from incremental.lake.log import whole_files
-from incremental.lake.log.file_lists import known_files, rows_of_files
-from incremental.lake.log.whole_files import is_read_whole, read_whole, rows_with_places, stay_whole
-from incremental.lake.version_diff import file_difference
-from incremental.spark import catalyst
-from incremental.spark.catalyst import J
+from deltafold.dataflow.lowering import Lowering
+from deltafold.dataflow.pruning.scans import read_whole_files, restrict_scans
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.log import whole_files
+from deltafold.lake.log.file_lists import known_files, rows_of_files
+from deltafold.lake.log.whole_files import is_read_whole, read_whole, rows_with_places, stay_whole
+from deltafold.lake.version_diff import file_difference
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J
 from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, checked
 

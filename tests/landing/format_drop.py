@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Format
-from incremental.api import Files, Warehouse
-from incremental.lake.memory.lake import MemoryLake
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Format
+from deltafold.api import Files, Warehouse
+from deltafold.lake.memory.lake import MemoryLake
 
 
 class Drop:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Stream
-from incremental.spark import catalyst
-from incremental.spark.jvm.jars import add_jars, avro_package
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Stream
+from deltafold.spark import catalyst
+from deltafold.spark.jvm.jars import add_jars, avro_package
 from tests.landing.format_drop import Drop
 from tests.sandbox import checked
 

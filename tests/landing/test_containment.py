@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Files, Warehouse
-from incremental.lake.delta_table import DeltaTable
-from incremental.landing import staging
-from incremental.landing.containment import is_shared, open_file_within
-from incremental.landing.folder import Partition, file_digest, partitions_in
-from incremental.landing.staging import Staging
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Files, Warehouse
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.landing import staging
+from deltafold.landing.containment import is_shared, open_file_within
+from deltafold.landing.folder import Partition, file_digest, partitions_in
+from deltafold.landing.staging import Staging
 from tests.landing.test_dropped import drop, files
 
 PRIVATE = "id,s\n42,SECRET\n"

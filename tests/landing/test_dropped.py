@@ -11,11 +11,11 @@ from typing import Literal
 import pytest
 from pyspark.sql.types import IntegerType, StructField
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files
-from incremental.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, file_digest, partitions_in
-from incremental.landing.malformed.parse_errors import reason_of
-from incremental.landing.preflight.file_checks import check_content
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Files
+from deltafold.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, file_digest, partitions_in
+from deltafold.landing.malformed.parse_errors import reason_of
+from deltafold.landing.preflight.file_checks import check_content
 
 COLUMNS = [StructField("id", IntegerType())]
 

@@ -11,12 +11,12 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Expire, Files, Landing, Warehouse
-from incremental.lake.delta import DELTA
-from incremental.lake.memory.lake import MemoryLake
-from incremental.lake.protocol import Lake
-from pipelines.commands import rendering
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Expire, Files, Landing, Warehouse
+from deltafold.cli import rendering
+from deltafold.lake.delta import DELTA
+from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.protocol import Lake
 
 OLD, NEW = "2024-05-01", "2024-06-30"
 

@@ -12,9 +12,9 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Format
-from incremental.api import Files, Mrql, Stream
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Format
+from deltafold.api import Files, Mrql, Stream
 from tests.landing.format_drop import Drop
 from tests.sandbox import checked
 

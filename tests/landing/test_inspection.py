@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files
-from incremental.landing.folder import partitions_in
-from incremental.landing.preflight import inspection
-from incremental.landing.preflight.inspection import Inspection, in_batches
-from incremental.spark import catalyst
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Files
+from deltafold.landing.folder import partitions_in
+from deltafold.landing.preflight import inspection
+from deltafold.landing.preflight.inspection import Inspection, in_batches
+from deltafold.spark import catalyst
 from tests.sandbox import DeltaSandbox
 
 SCHEMA = "id int, name string"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Files, Warehouse
-from incremental.lake.physical_layout import Storage
-from incremental.landing import landing
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Files, Warehouse
+from deltafold.lake.physical_layout import Storage
+from deltafold.landing import landing
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 

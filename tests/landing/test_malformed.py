@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Files, Warehouse
-from incremental.landing.malformed.parse_errors import BARE_QUOTE
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Files, Warehouse
+from deltafold.landing.malformed.parse_errors import BARE_QUOTE
 
 SCHEMA = "id int, v double, d date, t timestamp, s string, b boolean, m decimal(5,2)"
 HEADER, GOOD = "id,v,d,t,s,b,m\n", "1,1.5,2013-01-01,2013-01-01 10:00:00,a,true,1.25\n"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import ChangedQueryError, SourceError
-from incremental.api import Files, Warehouse
-from incremental.landing.formats import FORMAT_DEFAULTS
-from incremental.landing.malformed.parse_errors import BARE_QUOTE
+from deltafold.algebra.errors import ChangedQueryError, SourceError
+from deltafold.api import Files, Warehouse
+from deltafold.landing.formats import FORMAT_DEFAULTS
+from deltafold.landing.malformed.parse_errors import BARE_QUOTE
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import in_turns, night

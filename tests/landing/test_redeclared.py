@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from incremental.api import Files, Landing, View, Warehouse
+from deltafold.api import Files, Landing, View, Warehouse
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 from tests.sandbox import confirm

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
+from deltafold.algebra.errors import SourceError
 from tests.crash.points import Killed, watched
 from tests.landing.test_landing import Drop
 from tests.landing.test_quarantine import Dropped, Rows

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Files, Warehouse
-from incremental.lake.remote import objects
-from incremental.landing import input_folder
-from incremental.landing.input_folder import StoreFolder
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Files, Warehouse
+from deltafold.lake.remote import objects
+from deltafold.landing import input_folder
+from deltafold.landing.input_folder import StoreFolder
 from tests.crash.points import Killed
 
 SCHEMA = "id int, s string, day string"

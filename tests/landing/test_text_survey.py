@@ -13,10 +13,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources import Files
-from incremental.landing.preflight import text_survey
-from incremental.landing.preflight.file_checks import check_content
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Files
+from deltafold.landing.preflight import text_survey
+from deltafold.landing.preflight.file_checks import check_content
 from tests.landing.test_dropped import COLUMNS, drop
 
 LIMIT = 1000

@@ -8,16 +8,16 @@ from typing import cast
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from incremental.algebra.constraints import collect_facts
-from incremental.algebra.errors import RefusedError
-from incremental.algebra.sources import Delta, ForeignKey, SourceDeclaration
-from incremental.compiler.compile import check_outputs, compile_query
-from incremental.compiler.draft import Draft
-from incremental.compiler.explain import explain_program, explain_refusal
-from incremental.language.analysis import read_query
-from incremental.language.fingerprint.equality import SparkEquality
-from incremental.language.query import Query, QueryText
-from incremental.refresh.sources.source_catalog import nullable
+from deltafold.algebra.constraints import collect_facts
+from deltafold.algebra.errors import RefusedError
+from deltafold.algebra.sources import Delta, ForeignKey, SourceDeclaration
+from deltafold.compiler.compile import check_outputs, compile_query
+from deltafold.compiler.draft import Draft
+from deltafold.compiler.explain import explain_program, explain_refusal
+from deltafold.language.analysis import read_query
+from deltafold.language.fingerprint.equality import SparkEquality
+from deltafold.language.query import Query, QueryText
+from deltafold.refresh.sources.source_catalog import nullable
 
 SOURCES = {
     "flights": "carrier string, origin string, day date, seats int, delay double, cancelled boolean, "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import RefusedError
-from incremental.compiler.compile import compile_query, run_passes
+from deltafold.algebra.errors import RefusedError
+from deltafold.compiler.compile import compile_query, run_passes
 from tests.language.schemas import draft
 
 GROUPED = "select origin, {} x from {} group by origin"

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.spark import catalyst
+from deltafold.spark import catalyst
 from tests.language.schemas import explained, fingerprint
 
 # a query, and what is written in place of its {}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import RefusedError
-from incremental.compiler.compile import compile_query
-from incremental.language.query import QueryText
+from deltafold.algebra.errors import RefusedError
+from deltafold.compiler.compile import compile_query
+from deltafold.language.query import QueryText
 from tests.language.schemas import draft
 
 PINNED = Path(__file__).with_name("fingerprints.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from incremental.language.fingerprint.python_functions import Meaning
+from deltafold.language.fingerprint.python_functions import Meaning
 
 OWN = """
 FACTOR = 2

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.language.analysis import analyse, read_query
-from incremental.language.mentions import find_mentions
+from deltafold.algebra.errors import SourceError
+from deltafold.language.analysis import analyse, read_query
+from deltafold.language.mentions import find_mentions
 from tests.language.schemas import SOURCES, schemas
 
 DECLARED = ("t", "u", "w", "Orders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.errors import QueryError
+from deltafold.algebra.errors import QueryError
 from tests.language.schemas import explained, refused
 
 # query, and words of the node, the reason and the way out

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from incremental.algebra.plan import Keep
-from incremental.api import fixpoint, iterate
-from incremental.language.analysis import Analysis, analyse
-from incremental.language.query import QueryText
+from deltafold.algebra.plan import Keep
+from deltafold.api import fixpoint, iterate
+from deltafold.language.analysis import Analysis, analyse
+from deltafold.language.query import QueryText
 from tests.language.schemas import schemas
 from tests.language.test_equality import EQUAL, GROUPED, UNEQUAL
 from tests.language.test_fingerprint_details import ALIKE

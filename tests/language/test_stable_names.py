@@ -30,7 +30,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 GOLDEN = PROJECT / "tests" / "language" / "golden"
 PROGRAM = """
 import json, pathlib, sys
-from incremental.spark.session import start
+from deltafold.spark.session import start
 from tests.language.schemas import explained
 spark = start(settings={"spark.sql.shuffle.partitions": "2"})
 spark.range(int(sys.argv[1])).selectExpr("id + 1 as other").collect()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from incremental.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
-from incremental.api import Delta
+from deltafold.algebra.errors import DeltafoldError, QueryError, RefusedError, SourceError
+from deltafold.api import Delta
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 

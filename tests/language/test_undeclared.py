@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from incremental.algebra.errors import QueryError, SourceError
-from incremental.language.analysis import analyse
-from incremental.spark.catalyst import schema_of
+from deltafold.algebra.errors import QueryError, SourceError
+from deltafold.language.analysis import analyse
+from deltafold.spark.catalyst import schema_of
 from tests.language.schemas import read
 
 READS, NOT = "query: it reads ", ", which is not a declared source. "

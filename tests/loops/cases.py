@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.api import fixpoint
+from deltafold.api import fixpoint
 from tests.loops.references.model import ZSet
 from tests.loops.references.oracles import closure, components, distances, levels, reachable, same_generation
 

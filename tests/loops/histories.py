@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from incremental.api import Report, View
+from deltafold.api import Report, View
 from tests.loops.cases import Case, SourceRows, rows
 from tests.loops.references.graphs import Graph, Graphs
 from tests.sandbox import Sandbox, as_if_large, confirm

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from benchmarks.iterations import product, scaled, turned
-from incremental.api import fixpoint, iterate, nearest
+from deltafold.api import fixpoint, iterate, nearest
 
 
 def closure(edges: DataFrame) -> DataFrame:

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.algebra.loops import advise
-from incremental.api import fixpoint, iterate, nearest
+from deltafold.algebra.errors import NotConvergedError, QueryError
+from deltafold.algebra.loops import advise
+from deltafold.api import fixpoint, iterate, nearest
 from tests.loops import queries
 from tests.loops.references import numeric_oracles, oracles
 from tests.night import night

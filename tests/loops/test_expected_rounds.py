@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from incremental.algebra.tuning import Tuning
-from incremental.api import Report
-from incremental.refresh.mode import levels, recent_rounds
-from incremental.store.journal import Entry, Intent
+from deltafold.algebra.tuning import Tuning
+from deltafold.api import Report
+from deltafold.refresh.mode import levels, recent_rounds
+from deltafold.store.journal import Entry, Intent
 
 
 def entry(epoch: int, mode: str = "incremental", **rounds: list[int]) -> Entry:

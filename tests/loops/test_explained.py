@@ -10,16 +10,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import QueryError, RefusedError
-from incremental.algebra.plan import Given, Project, StateRead
-from incremental.algebra.program import Program
-from incremental.algebra.traversal import walk
-from incremental.api import fixpoint, iterate
-from incremental.compiler.compile import compile_query
-from incremental.compiler.draft import Draft
-from incremental.compiler.explain import explain_program
-from incremental.language.analysis import read_query
-from incremental.spark.catalyst import schema_of
+from deltafold.algebra.errors import QueryError, RefusedError
+from deltafold.algebra.plan import Given, Project, StateRead
+from deltafold.algebra.program import Program
+from deltafold.algebra.traversal import walk
+from deltafold.api import fixpoint, iterate
+from deltafold.compiler.compile import compile_query
+from deltafold.compiler.draft import Draft
+from deltafold.compiler.explain import explain_program
+from deltafold.language.analysis import read_query
+from deltafold.spark.catalyst import schema_of
 from tests.loops import queries
 
 GOLDEN = Path(__file__).with_name("golden")

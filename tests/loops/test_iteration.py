@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.api import Report, View, iterate
-from incremental.lake.memory.log import MemoryLog
-from incremental.language.loops.measured_points import MeasuredPoints
-from incremental.language.loops.options import evaluate_by
+from deltafold.algebra.errors import NotConvergedError, QueryError
+from deltafold.api import Report, View, iterate
+from deltafold.lake.memory.log import MemoryLog
+from deltafold.language.loops.measured_points import MeasuredPoints
+from deltafold.language.loops.options import evaluate_by
 from tests.loops import queries
 from tests.loops.references import numeric_oracles
 from tests.night import in_turns, night

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.api import Report, View
+from deltafold.api import Report, View
 from tests.crash.points import Killed, Run, watched
 from tests.loops.cases import CASES, Case
 from tests.loops.histories import history

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
-from incremental.api import iterate
-from incremental.lake.memory import writes
+from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
+from deltafold.api import iterate
+from deltafold.lake.memory import writes
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows

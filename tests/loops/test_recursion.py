@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import NotConvergedError, QueryError
-from incremental.refresh.incremental_refresh import Incremental
+from deltafold.algebra.errors import NotConvergedError, QueryError
+from deltafold.refresh.incremental_refresh import Incremental
 from tests.loops import queries
 from tests.loops.references import oracles
 from tests.night import in_turns, sampled

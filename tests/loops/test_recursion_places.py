@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import QueryError
+from deltafold.algebra.errors import QueryError
 from tests.loops.references.oracles import reachable
 from tests.night import in_turns, sampled
 from tests.sandbox import MemorySandbox, checked, rows

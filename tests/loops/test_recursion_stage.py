@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import DeltafoldError, NotConvergedError, StateError
-from incremental.api import Report, View, fixpoint
+from deltafold.algebra.errors import DeltafoldError, NotConvergedError, StateError
+from deltafold.api import Report, View, fixpoint
 from tests.loops.cases import DISTINCT_PATHS, PATHS, UNION, reach
 from tests.loops.queries import parity
 from tests.night import in_turns, night

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, StateError
-from incremental.algebra.program import LoopState
-from incremental.refresh.stages.recursion import LoopResult, LoopStage
-from incremental.view import View
+from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, StateError
+from deltafold.algebra.program import LoopState
+from deltafold.refresh.stages.recursion import LoopResult, LoopStage
+from deltafold.view import View
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
@@ -144,7 +144,7 @@ def check_rebuilds(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     confirm(view)
 
 
-@pytest.mark.filterwarnings("ignore::incremental.algebra.errors.DeltafoldWarning")
+@pytest.mark.filterwarnings("ignore::deltafold.algebra.errors.DeltafoldWarning")
 def test_chunks_that_fail_in_their_middle(sandbox: MemorySandbox) -> None:
     """A first load in chunks could never be finished."""
     put(sandbox, "k int, b int", [(2, 1)], [(1, 1)], [(1, -1)], [(1, 5)], [(3, 1)])

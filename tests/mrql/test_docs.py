@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.api import Mrql
-from incremental.language.evaluation import evaluate
-from incremental.language.mrql.aggregates import AGGREGATE_NAMES
-from incremental.language.mrql.scalars.functions import FUNCTIONS
-from incremental.spark.catalyst import isolate_session
+from deltafold.api import Mrql
+from deltafold.language.evaluation import evaluate
+from deltafold.language.mrql.aggregates import AGGREGATE_NAMES
+from deltafold.language.mrql.scalars.functions import FUNCTIONS
+from deltafold.spark.catalyst import isolate_session
 from tests.local_rows import local
 from tests.mrql.examples import TABLES
 from tests.mrql.oracle.comparing import difference

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import QueryError
-from incremental.api import Mrql
+from deltafold.algebra.errors import QueryError
+from deltafold.api import Mrql
 from tests.mrql.examples import ALL, ARGUMENTS
 from tests.mrql.schemas import SCHEMAS
 

@@ -12,9 +12,9 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
-from incremental.api import Mrql
-from incremental.language.evaluation import evaluate
-from incremental.spark.catalyst import isolate_session
+from deltafold.api import Mrql
+from deltafold.language.evaluation import evaluate
+from deltafold.spark.catalyst import isolate_session
 from tests.local_rows import local
 from tests.mrql.examples import ALL, ARGUMENTS, ONE_STATE, TABLES
 from tests.mrql.oracle.comparing import difference

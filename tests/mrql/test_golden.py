@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from incremental.api import Mrql
+from deltafold.api import Mrql
 from tests.mrql.examples import ALL, ARGUMENTS
 from tests.mrql.schemas import SCHEMAS
 

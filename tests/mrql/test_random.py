@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import QueryError
-from incremental.api import Mrql
-from incremental.language.evaluation import evaluate
-from incremental.spark.catalyst import isolate_session
+from deltafold.algebra.errors import QueryError
+from deltafold.api import Mrql
+from deltafold.language.evaluation import evaluate
+from deltafold.spark.catalyst import isolate_session
 from tests.local_rows import local
 from tests.mrql.generator import TABLES, Generator, table_rows
 from tests.mrql.oracle.comparing import difference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from incremental.api import Mrql
+from deltafold.api import Mrql
 from tests.mrql.examples import ALL
 from tests.mrql.schemas import SCHEMAS
 from tests.sandbox import MemorySandbox, checked, confirm, rows

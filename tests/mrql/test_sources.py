@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import QueryError, SourceError
-from incremental.api import Delta, Mrql
+from deltafold.algebra.errors import QueryError, SourceError
+from deltafold.api import Delta, Mrql
 from tests.mrql.schemas import SCHEMAS
 from tests.sandbox import MemorySandbox, confirm, rows
 

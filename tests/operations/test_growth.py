@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldError
-from incremental.api import View
-from incremental.lake.delta_table import DeltaTable
-from incremental.lake.physical_layout import Storage
-from incremental.store.snapshot import LastAnswer
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.api import View
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.physical_layout import Storage
+from deltafold.store.snapshot import LastAnswer
 from tests.crash.points import Killed, watched
 from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from incremental.algebra.results.address import Address
-from incremental.algebra.results.report import Report
-from incremental.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
-from incremental.store.answer_pointer import PointerFile
-from incremental.store.dependents import Reader, Readers
-from incremental.store.journal import Chunk, Intent, Journal, Pin
+from deltafold.algebra.results.address import Address
+from deltafold.algebra.results.report import Report
+from deltafold.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
+from deltafold.store.answer_pointer import PointerFile
+from deltafold.store.dependents import Reader, Readers
+from deltafold.store.journal import Chunk, Intent, Journal, Pin
 
 DONE = Report("v", 1, 1, "applied", "")
 

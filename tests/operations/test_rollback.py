@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from incremental.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError, UsageError
-from incremental.lake.durable import lock
+from deltafold.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError, UsageError
+from deltafold.lake.durable import lock
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"

@@ -7,10 +7,10 @@ from unittest import mock
 
 import pytest
 
-from incremental.algebra.errors import StateError
-from incremental.api import Files, View
-from incremental.lake.physical_layout import Storage
-from incremental.lake.version_diff import file_difference
+from deltafold.algebra.errors import StateError
+from deltafold.api import Files, View
+from deltafold.lake.physical_layout import Storage
+from deltafold.lake.version_diff import file_difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.night import night
 from tests.sandbox import DeltaSandbox, checked, confirm, rows
@@ -204,7 +204,7 @@ def test_a_superseded_generation_stays_as_long_as_was_asked(delta: DeltaSandbox)
     old = Path(view.path).parents[1] / "g1"
     assert view.maintain().generations == ()
     assert old.exists()
-    with mock.patch("incremental.operations.upkeep.seconds_since", lambda _: 169.0 * 3600):
+    with mock.patch("deltafold.operations.upkeep.seconds_since", lambda _: 169.0 * 3600):
         assert view.maintain().generations == (1,)
     assert not old.exists()
     confirm(view)

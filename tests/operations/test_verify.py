@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import QueryError, SourceError, UsageError
-from incremental.compilation import Compilation
-from incremental.operations.sampling import Sample
-from incremental.operations.verify import Discrepancy, count_differences
-from incremental.spark.job_stats import Measure
+from deltafold.algebra.errors import QueryError, SourceError, UsageError
+from deltafold.compilation import Compilation
+from deltafold.operations.sampling import Sample
+from deltafold.operations.verify import Discrepancy, count_differences
+from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import catalogue, queries
-from pipelines.commands import branching, scaffold
-from pipelines.declaration.parsing import DeclarationError
+from deltafold.cli import branching, scaffold
+from deltafold.pipelines import catalogue, queries
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
 
 CHECKOUT = Path(__file__).parents[2]
@@ -175,7 +175,7 @@ def test_the_pipelines_that_come_along_are_declared_well() -> None:
 def test_loading_declarations_imports_no_spark() -> None:
     program = (
         "import sys\n"
-        "from pipelines import catalogue, cli\n"
+        "from deltafold.pipelines import catalogue; from deltafold.cli import commands as cli\n"
         "catalogue.load_all()\n"
         "found = {'pyspark', 'py4j', 'delta', 'dagster', 'matplotlib', 'pandas'} & set(sys.modules)\n"
         "assert not found, found\n"

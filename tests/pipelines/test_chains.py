@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from pipelines import catalogue, cli, queries
-from pipelines.declaration.parsing import DeclarationError
-from pipelines.pipeline import Pipeline
+from deltafold.cli import commands as cli
+from deltafold.pipelines import catalogue, queries
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.pipeline import Pipeline
 from tests.pipelines.declared import MINIMAL, write
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipelines import cli
+from deltafold.cli import commands as cli
 from tests.conftest import SMALL
 
 PROJECT = Path(__file__).parents[2]

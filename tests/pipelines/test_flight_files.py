@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import demo_loops, flight_files, picture
-from pipelines.flight_files import COLUMNS, Row
+from deltafold.demo import demo_loops, flight_files
+from deltafold.demo.flight_files import COLUMNS, Row
+from deltafold.pipelines import picture
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.sqltext import quoted
-from incremental.api import Files, Tuning, Warehouse
+from deltafold.algebra.sqltext import quoted
+from deltafold.api import Files, Tuning, Warehouse
 from tests.night import night
 from tests.sandbox import confirm
 

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from incremental.algebra.errors import BusyError, StorageError
-from pipelines import cli
-from pipelines.declaration.parsing import DeclarationError
-from pipelines.listening.server import Limits, Listener, address_of, serve
-from pipelines.listening.spool import Spool, cut_incomplete_line, minute_of
+from deltafold.algebra.errors import BusyError, StorageError
+from deltafold.cli import commands as cli
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.listening.server import Limits, Listener, address_of, serve
+from deltafold.pipelines.listening.spool import Spool, cut_incomplete_line, minute_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -178,7 +178,7 @@ def test_a_full_disk_ends_the_listener_and_loses_nothing_that_was_acknowledged(
 
 def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """SIGKILL while lines arrive; the next listener completes the hidden file."""
-    command = [sys.executable, "-m", "pipelines.cli", "listen", "127.0.0.1:0", str(tmp_path / "in")]
+    command = [sys.executable, "-m", "deltafold.cli.commands", "listen", "127.0.0.1:0", str(tmp_path / "in")]
     for round_ in range(3):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert process.stdout is not None
@@ -199,7 +199,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 
 
 def test_being_asked_to_end_completes_the_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipelines.cli", "listen", "0", str(tmp_path)]
+    command = [sys.executable, "-m", "deltafold.cli.commands", "listen", "0", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     said = process.stdout.readline()

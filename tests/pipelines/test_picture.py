@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.contest import Contest, Lap
-from pipelines import picture
-from pipelines.picture import BreakEven
+from deltafold.pipelines import picture
+from deltafold.pipelines.picture import BreakEven
 
 DAYS = {"landing": [0.5, 0.4], "refresh": [1.0, 2.0], "full recompute": [2.0, 3.0]}
 

@@ -11,15 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from assets import factory, keys
-from assets.automation import arrivals
-from assets.resources import SparkResource
-from incremental.api import Stream
-from incremental.lake.protocol import Lake
-from pipelines import catalogue, cli, source_objects
-from pipelines.commands import branching, exit_codes
-from pipelines.declaration.parsing import DeclarationError
-from pipelines.status import declaration_row
+from deltafold.api import Stream
+from deltafold.cli import branching, exit_codes
+from deltafold.cli import commands as cli
+from deltafold.dagster import factory, keys
+from deltafold.dagster.automation import arrivals
+from deltafold.dagster.resources import SparkResource
+from deltafold.lake.protocol import Lake
+from deltafold.pipelines import catalogue, source_objects
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.status import declaration_row
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from incremental.spark import catalyst
+from deltafold.spark import catalyst
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
 

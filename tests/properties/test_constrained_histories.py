@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from incremental.api import Delta, ForeignKey
-from incremental.lake.files import Identity
+from deltafold.api import Delta, ForeignKey
+from deltafold.lake.files import Identity
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.program import WEIGHT
-from incremental.lake.version_diff import file_difference
+from deltafold.algebra.program import WEIGHT
+from deltafold.lake.version_diff import file_difference
 from tests.corpus.writer import Writer
 from tests.sandbox import DeltaSandbox
 

@@ -13,7 +13,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from incremental.api import Tuning, View
+from deltafold.api import Tuning, View
 from tests.corpus.writer import Writer
 from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.refresh import full_recompute, incremental_refresh
+from deltafold.refresh import full_recompute, incremental_refresh
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 DISTINCT = "select q, count(distinct k) n from t group by q"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
-from incremental.api import Delta, Report, View
-from incremental.operations.declared_views import DECLARED
+from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
+from deltafold.api import Delta, Report, View
+from deltafold.operations.declared_views import DECLARED
 from tests.properties.comparing import difference
 from tests.sandbox import MemorySandbox, rows, types
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import QueryError, SourceError
-from incremental.algebra.recipe import WIDER_TYPE
+from deltafold.algebra.errors import QueryError, SourceError
+from deltafold.algebra.recipe import WIDER_TYPE
 from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, StateError, UsageError
-from incremental.api import Delta, View
-from incremental.refresh import incremental_refresh
-from incremental.store.snapshot import LastAnswer
+from deltafold.algebra.errors import ChangedQueryError, StateError, UsageError
+from deltafold.api import Delta, View
+from deltafold.refresh import incremental_refresh
+from deltafold.store.snapshot import LastAnswer
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(x) s from (select k, v + 1 as x from t where v < 100) q group by k"

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from incremental.algebra.errors import UsageError
-from incremental.api import Delta
-from incremental.refresh import chunks, incremental_refresh
-from incremental.store.journal import Chunk
+from deltafold.algebra.errors import UsageError
+from deltafold.api import Delta
+from deltafold.refresh import chunks, incremental_refresh
+from deltafold.store.journal import Chunk
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.api import View
+from deltafold.api import View
 from tests.night import night
 from tests.refresh.test_versions import QUERY
 from tests.sandbox import DeltaSandbox, checked

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
-from incremental.api import Delta
-from incremental.compilation import Policy
+from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
+from deltafold.api import Delta
+from deltafold.compilation import Policy
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 POLICIES: tuple[Policy, ...] = ("incremental", "auto", "definition")

@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame
 
-from incremental.algebra.errors import ChangedQueryError, SourceError
-from incremental.api import Delta, ForeignKey, View, Warehouse
-from incremental.lake.memory.reads import MemoryReads
+from deltafold.algebra.errors import ChangedQueryError, SourceError
+from deltafold.api import Delta, ForeignKey, View, Warehouse
+from deltafold.lake.memory.reads import MemoryReads
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 

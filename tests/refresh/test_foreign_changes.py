@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, SourceError, StateError
-from incremental.algebra.sources import Delta
+from deltafold.algebra.errors import ChangedQueryError, SourceError, StateError
+from deltafold.algebra.sources import Delta
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 QUERY = "select k, sum(v) s from t group by k"

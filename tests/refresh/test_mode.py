@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.program import Estimate
-from incremental.algebra.results.report import EpochVerdict, Report
-from incremental.algebra.tuning import Tuning
-from incremental.refresh.mode import Choice, CostBased, corrections
-from incremental.store.journal import Entry, Intent
+from deltafold.algebra.program import Estimate
+from deltafold.algebra.results.report import EpochVerdict, Report
+from deltafold.algebra.tuning import Tuning
+from deltafold.refresh.mode import Choice, CostBased, corrections
+from deltafold.store.journal import Entry, Intent
 
 ESTIMATES = {"incremental": 2.0, "recompute": 0.5}
 TUNING = Tuning(new_table_seconds=1.5, timed_epochs=3)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldError, RefusedError
-from incremental.algebra.program import Estimate
-from incremental.algebra.tuning import CostRates, Tuning
-from incremental.refresh import incremental_refresh, mode
-from incremental.store.journal import Entry
+from deltafold.algebra.errors import DeltafoldError, RefusedError
+from deltafold.algebra.program import Estimate
+from deltafold.algebra.tuning import CostRates, Tuning
+from deltafold.refresh import incremental_refresh, mode
+from deltafold.store.journal import Entry
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 DEAR_OPERATORS = CostRates(operator_bytes=1e-3)

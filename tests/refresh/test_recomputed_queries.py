@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental import api
-from incremental.algebra.errors import RefusedError
-from incremental.api import fixpoint
-from incremental.compiler.passes.refuse_unmaintainable import CONVERSIONS
+from deltafold import api
+from deltafold.algebra.errors import RefusedError
+from deltafold.api import fixpoint
+from deltafold.compiler.passes.refuse_unmaintainable import CONVERSIONS
 from tests.sandbox import MemorySandbox, checked
 from tests.spark.machine import PROJECT
 
@@ -137,7 +137,7 @@ def test_every_function_that_an_error_recommends_exists(spark: SparkSession) -> 
     """Protects from fixes that no user can write."""
     known = {str(row[0]) for row in spark.sql("show functions").collect()} | {*api.__all__} | OF_PLANS
     found = dict[str, str]()
-    for path in [*(PROJECT / "incremental/compiler").rglob("*.py"), *(PROJECT / "incremental/language").rglob("*.py")]:
+    for path in [*(PROJECT / "compiler").rglob("*.py"), *(PROJECT / "language").rglob("*.py")]:
         if "mrql" not in path.parts:
             found |= {word: path.name for text in sentences(path) for word in FUNCTION.findall(text)}
     assert {word: place for word, place in found.items() if word not in known} == {}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from incremental.api import View
-from incremental.refresh.stages import program_run
+from deltafold.api import View
+from deltafold.refresh.stages import program_run
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 GROUPED = "select k, sum(v) s, max(v) m from t group by k"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.lake.version_diff import file_difference
+from deltafold.lake.version_diff import file_difference
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 ROWS = [(i, i % 7, i * 1.5 if i % 3 else None, f"name {i}") for i in range(600)]

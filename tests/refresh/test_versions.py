@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError, QueryError, SourceError
-from incremental.api import Delta, View, Warehouse
-from incremental.lake.physical_layout import Storage
+from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
+from deltafold.api import Delta, View, Warehouse
+from deltafold.lake.physical_layout import Storage
 from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental import compilation
-from incremental.algebra.errors import QueryError, SourceError
-from incremental.api import Delta, Files, View, Warehouse
-from incremental.lake.delta_table import DeltaTable
-from incremental.language.analysis import Analysis
-from incremental.refresh.sources.source_catalog import Declared
-from incremental.resolution import Resolver
+from deltafold import compilation
+from deltafold.algebra.errors import QueryError, SourceError
+from deltafold.api import Delta, Files, View, Warehouse
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.language.analysis import Analysis
+from deltafold.refresh.sources.source_catalog import Declared
+from deltafold.resolution import Resolver
 from tests.sandbox import DeltaSandbox, checked
 
 BY_K = "select k, sum(v) v from {} group by k"

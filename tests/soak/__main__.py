@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from incremental.lake.remote.lease import LEASE_VARIABLE
-from incremental.spark.host.keeper import publish
-from incremental.spark.session import start
+from deltafold.lake.remote.lease import LEASE_VARIABLE
+from deltafold.spark.host.keeper import publish
+from deltafold.spark.session import start
 from tests.lake.remote import s3_server
 from tests.lake.remote.hdfs_server import HdfsServer
 from tests.lake.remote.s3_server import S3Server

@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from incremental.algebra.errors import DeltafoldError
-from incremental.spark.host.guest import attach
-from incremental.spark.session import start
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.spark.host.guest import attach
+from deltafold.spark.session import start
 from tests.crash.child import kill_soon
 from tests.crash.points import kill_process, watched
 from tests.soak.soak_sandbox import SoakSandbox

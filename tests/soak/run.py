@@ -18,7 +18,7 @@ from random import Random
 
 from delta.exceptions import DeltaConcurrentModificationException
 
-from incremental.algebra.errors import DeltafoldError
+from deltafold.algebra.errors import DeltafoldError
 from tests.crash.points import Killed, watched
 from tests.soak import child, work
 from tests.soak.soak_sandbox import BRANCH, SoakSandbox, chain

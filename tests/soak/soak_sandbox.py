@@ -17,12 +17,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import StateError
-from incremental.api import Delta, Files, Policy, Tuning, View, Warehouse
-from incremental.lake.physical_layout import Storage
-from incremental.lake.remote.remote_path import Place, place_of
-from incremental.operations.retention import pinned_base_versions
-from incremental.spark.catalyst import JavaError
+from deltafold.algebra.errors import StateError
+from deltafold.api import Delta, Files, Policy, Tuning, View, Warehouse
+from deltafold.lake.physical_layout import Storage
+from deltafold.lake.remote.remote_path import Place, place_of
+from deltafold.operations.retention import pinned_base_versions
+from deltafold.spark.catalyst import JavaError
 from tests.properties.comparing import difference
 
 QUERIES: dict[str, str] = {

@@ -11,9 +11,9 @@ from dataclasses import replace
 from random import Random
 from unittest import mock
 
-from incremental.api import Tuning
-from pipelines import catalogue
-from pipelines.commands import backfill as ranges
+from deltafold.api import Tuning
+from deltafold.cli import backfill as ranges
+from deltafold.pipelines import catalogue
 from tests.soak.soak_sandbox import BRANCH, BY_DELTA, MERGED, SoakSandbox
 from tests.soak.writes import meanwhile
 

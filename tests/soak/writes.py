@@ -12,7 +12,7 @@ from random import Random
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.spark.catalyst import JavaError
+from deltafold.spark.catalyst import JavaError
 from tests.soak.soak_sandbox import SoakSandbox
 
 COLUMNS = {"orders": "id, k, v, q, x", "dims": "k, name"}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
+PYTHONPATH = os.pathsep.join([str(PROJECT / "incremental"), str(PROJECT)])  # for processes that import tests
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # compiles less, starts sooner
 
 

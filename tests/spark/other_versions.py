@@ -10,8 +10,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from incremental.api import Delta, Files, Warehouse
-from incremental.spark.session import start
+from deltafold.api import Delta, Files, Warehouse
+from deltafold.spark.session import start
 
 QUERIES = {
     "totals": "SELECT shop, sum(amount) s, count(*) n, max(amount) m, avg(amount) a FROM sales GROUP BY shop",

@@ -11,7 +11,7 @@ from py4j.clientserver import JavaClient  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from incremental.spark import catalyst
+from deltafold.spark import catalyst
 
 RELEASE = "m\n"  # of an object that Python has collected, whenever that happens
 

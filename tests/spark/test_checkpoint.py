@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.dataflow.pruning.intervals import find_intervals, range_of
-from incremental.spark import catalyst
-from incremental.spark.catalyst import isolate_session
-from incremental.spark.checkpoint import Checkpoints, collect_rows, compute_measures, computed_once, measured_once
-from incremental.spark.job_stats import Measure
+from deltafold.dataflow.pruning.intervals import find_intervals, range_of
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import isolate_session
+from deltafold.spark.checkpoint import Checkpoints, collect_rows, compute_measures, computed_once, measured_once
+from deltafold.spark.job_stats import Measure
 
 VALUES = (
     "id", "cast(null as int)", "cast(id / 7 as decimal(38, 18))", "double('NaN')", "-0.0D", "binary('x')", "'ä\\'`'",

@@ -7,8 +7,8 @@ from pathlib import Path
 import filelock
 import pytest
 
-from incremental.spark.jvm.class_data_sharing import MOST_TRIES, class_archive_options
-from incremental.spark.jvm.java import Java
+from deltafold.spark.jvm.class_data_sharing import MOST_TRIES, class_archive_options
+from deltafold.spark.jvm.java import Java
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def written(options: str) -> Path:
 def released(monkeypatch: pytest.MonkeyPatch) -> list[filelock.BaseFileLock]:
     """The locks this process would hold to its end; releasing them stands for the end."""
     held: list[filelock.BaseFileLock] = []
-    monkeypatch.setattr("incremental.spark.jvm.class_data_sharing._first", held)
+    monkeypatch.setattr("deltafold.spark.jvm.class_data_sharing._first", held)
     return held
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from incremental.algebra.errors import UsageError
-from incremental.spark import doctor
-from incremental.spark.doctor import Finding, examine
-from incremental.spark.jvm.object_stores import STORES, stores_in
-from incremental.spark.session_settings import CATALOG
+from deltafold.algebra.errors import UsageError
+from deltafold.spark import doctor
+from deltafold.spark.doctor import Finding, examine
+from deltafold.spark.jvm.object_stores import STORES, stores_in
+from deltafold.spark.session_settings import CATALOG
 from tests.spark.machine import run
 
 NAMES = ["Python", "packages", "Java", "jars", "cache", "warehouse", "memory", "log store"]
@@ -47,9 +47,7 @@ def test_catalogs_are_asked_to_answer(tmp_path: Path) -> None:
 
 
 def test_no_spark_is_started(tmp_path: Path) -> None:
-    program = (
-        "import sys; from incremental.spark.doctor import examine; examine('w'); sys.exit('pyspark' in sys.modules)"
-    )
+    program = "import sys; from deltafold.spark.doctor import examine; examine('w'); sys.exit('pyspark' in sys.modules)"
     assert run(program, cwd=tmp_path).returncode == 0
     assert not list(tmp_path.iterdir())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.cache import SetupError
-from incremental.spark.jvm import jars
-from incremental.spark.jvm.java import Java
+from deltafold.spark.cache import SetupError
+from deltafold.spark.jvm import jars
+from deltafold.spark.jvm.java import Java
 from tests.spark.machine import run, without_java
 
-FETCH = "from incremental.spark.jvm.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
+FETCH = "from deltafold.spark.jvm.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
 DELTA, SPARK = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
 NEEDED = (
     f"io.delta_delta-spark_{SPARK}_2.13-{DELTA}.jar",

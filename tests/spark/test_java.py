@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.cache import SetupError
-from incremental.spark.jvm.java import Java, launch_environment, probe, provide_java
+from deltafold.spark.cache import SetupError
+from deltafold.spark.jvm.java import Java, launch_environment, probe, provide_java
 from tests.spark.machine import without_java
 
 

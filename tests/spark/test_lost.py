@@ -10,11 +10,11 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkContext
 
-from incremental.algebra.errors import LostSparkError
-from incremental.refresh.refresh import Refresh
-from incremental.spark import lost
-from incremental.spark.host.address import Host, NoHostError
-from incremental.spark.lost import explain_lost_spark
+from deltafold.algebra.errors import LostSparkError
+from deltafold.refresh.refresh import Refresh
+from deltafold.spark import lost
+from deltafold.spark.host.address import Host, NoHostError
+from deltafold.spark.lost import explain_lost_spark
 from tests.sandbox import MemorySandbox, checked
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.cache import cache_folder
+from deltafold.spark.cache import cache_folder
 from tests.night import night
 from tests.spark.machine import PROJECT
 

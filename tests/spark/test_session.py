@@ -14,15 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.contest import count_calls
-from incremental.spark import catalyst
-from incremental.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
+from deltafold.spark import catalyst
+from deltafold.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
 from tests.night import in_turns, night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
 import sys
 from pyspark.sql.functions import udf
-from incremental.spark.session import start
+from deltafold.spark.session import start
 spark = start(settings={{"spark.driver.extraJavaOptions": "{QUICK_JAVA}"}})
 table = f"delta.`{{sys.argv[1]}}`"
 spark.sql(f"create table {{table}} (k int, v bigint) using delta "
@@ -61,8 +61,8 @@ def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) ->
 
 WRONG = """
 import sys
-from incremental.spark.cache import SetupError
-from incremental.spark.session import start
+from deltafold.spark.cache import SetupError
+from deltafold.spark.session import start
 try:
     start("wrong", master=sys.argv[1], memory="512m", settings={"spark.sql.shuffle.partitions": sys.argv[2]})
 except SetupError as error:
@@ -122,7 +122,7 @@ def test_scala_sequences_of_any_length(spark: SparkSession) -> None:
 
 
 def test_second_start_is_the_same_spark_with_its_settings(spark: SparkSession) -> None:
-    from incremental.spark.session import start
+    from deltafold.spark.session import start
 
     again = start(settings={"spark.sql.ansi.enabled": "true", "spark.local.dir": "/nowhere"})
     assert again.sparkContext is spark.sparkContext
@@ -138,7 +138,7 @@ def test_settings_of_the_session(spark: SparkSession) -> None:
 
 GUEST = """
 import sys
-from incremental.spark.session import start
+from deltafold.spark.session import start
 spark = start(settings={"spark.sql.shuffle.partitions": "3"})
 assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
 spark.range(int(sys.argv[1])).createOrReplaceTempView("mine")
@@ -150,8 +150,8 @@ spark.stop()
 
 ORPHAN = """
 import os, signal, socket, sys, threading
-from incremental.spark.session import start
-from incremental.spark.host.address import NoHostError
+from deltafold.spark.session import start
+from deltafold.spark.host.address import NoHostError
 spark, failed = start(), []
 port = spark.sparkContext._gateway.gateway_parameters.port
 os.kill(int(sys.argv[1]), signal.SIGKILL)
@@ -183,7 +183,7 @@ except BlockingIOError:
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""
     file = tmp_path / "spark.json"
-    command = [sys.executable, "-m", "incremental.spark.host", str(file)]
+    command = [sys.executable, "-m", "deltafold.spark.host", str(file)]
     host = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120

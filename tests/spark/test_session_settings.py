@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.cache import cache_folder
-from incremental.spark.jvm.jars import delta_jars
-from incremental.spark.jvm.java import launch_environment, provide_java
-from incremental.spark.session_settings import (
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.jvm.jars import delta_jars
+from deltafold.spark.jvm.java import launch_environment, provide_java
+from deltafold.spark.session_settings import (
     DELTA_SETTINGS,
     EXTENSIONS,
     LOG_STORE,
@@ -21,7 +21,7 @@ from incremental.spark.session_settings import (
     session_settings,
 )
 from tests.night import night
-from tests.spark.machine import PROJECT
+from tests.spark.machine import PYTHONPATH
 
 OF_A_LAPTOP = (
     "spark.local.dir",
@@ -81,7 +81,7 @@ def test_extensions_are_added_to_deltas() -> None:
 SUBMITTED = """
 import sys
 from pyspark.sql import SparkSession
-from incremental.api import Delta, Warehouse, start
+from deltafold.api import Delta, Warehouse, start
 if sys.argv[2] == "session":
     made = SparkSession.builder.getOrCreate()
 spark = start(settings={"spark.sql.shuffle.partitions": "3"})
@@ -102,7 +102,7 @@ def submitted(folder: Path, *options: str, session: str = "none") -> subprocess.
     environment = os.environ | launch_environment(provide_java()) | {"PYSPARK_PYTHON": sys.executable}
     command = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", "--name", "theirs", *options]
     command += ["--conf", f"spark.local.dir={folder}/scratch", "--conf", "spark.ui.enabled=false"]
-    variables = environment | {"PYTHONPATH": str(PROJECT), "DELTAFOLD_CACHE": str(cache_folder())}
+    variables = environment | {"PYTHONPATH": PYTHONPATH, "DELTAFOLD_CACHE": str(cache_folder())}
     return subprocess.run(
         [*command, str(program), str(folder), session], env=variables, cwd=folder, capture_output=True, text=True
     )

@@ -11,11 +11,11 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from incremental.algebra.errors import CatalogError, QueryError, StateError
-from incremental.api import Delta, View, Warehouse
-from incremental.lake.sql_view import SqlView
-from incremental.spark import catalyst
-from incremental.store import answer_pointer
+from deltafold.algebra.errors import CatalogError, QueryError, StateError
+from deltafold.api import Delta, View, Warehouse
+from deltafold.lake.sql_view import SqlView
+from deltafold.spark import catalyst
+from deltafold.store import answer_pointer
 from tests.sandbox import DeltaSandbox, confirm
 
 HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers

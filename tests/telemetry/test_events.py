@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 from prometheus_client import generate_latest
 
-from incremental.algebra.errors import SourceError, UsageError
-from incremental.api import Delta, Files
-from incremental.lake.delta import DELTA
-from incremental.operations import metrics
-from incremental.spark.cache import SetupError
-from incremental.store.view_store import Store
-from incremental.telemetry import events
+from deltafold.algebra.errors import SourceError, UsageError
+from deltafold.api import Delta, Files
+from deltafold.lake.delta import DELTA
+from deltafold.operations import metrics
+from deltafold.spark.cache import SetupError
+from deltafold.store.view_store import Store
+from deltafold.telemetry import events
 from tests.sandbox import MemorySandbox
 
 SECRET = "hunter2"

@@ -18,18 +18,18 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from incremental.algebra.monoids.kinds import Group
-from incremental.algebra.plan import Plan, SourceRead
-from incremental.algebra.program import WEIGHT, InPlace, Slot, State
-from incremental.compiler.compile import compile_query
-from incremental.compiler.draft import Draft
-from incremental.dataflow.lowering import Lowering, Relation
-from incremental.dataflow.partial_aggregate import aggregate_change
-from incremental.dataflow.state_schema import Layout
-from incremental.language.analysis import read_query
-from incremental.language.evaluation import evaluate
-from incremental.language.query import Query
-from incremental.spark import catalyst
+from deltafold.algebra.monoids.kinds import Group
+from deltafold.algebra.plan import Plan, SourceRead
+from deltafold.algebra.program import WEIGHT, InPlace, Slot, State
+from deltafold.compiler.compile import compile_query
+from deltafold.compiler.draft import Draft
+from deltafold.dataflow.lowering import Lowering, Relation
+from deltafold.dataflow.partial_aggregate import aggregate_change
+from deltafold.dataflow.state_schema import Layout
+from deltafold.language.analysis import read_query
+from deltafold.language.evaluation import evaluate
+from deltafold.language.query import Query
+from deltafold.spark import catalyst
 from tests.algebra.monoids.bags import KINDS, MOMENTS, Kind, bags
 from tests.night import in_turns, sampled
 

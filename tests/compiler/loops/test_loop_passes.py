@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from incremental.algebra.loops import LEVEL
-from incremental.algebra.plan import (
+from deltafold.algebra.loops import LEVEL
+from deltafold.algebra.plan import (
     Column,
     Expand,
     Filter,
@@ -25,13 +25,13 @@ from incremental.algebra.plan import (
     StateRead,
     Union,
 )
-from incremental.algebra.traversal import walk
-from incremental.compiler.loops.levels import add_levels
-from incremental.compiler.loops.places import nonlinear_nodes, refuse_place
-from incremental.compiler.loops.simplify import simplify_loops
-from incremental.compiler.loops.stages import loop_stage
-from incremental.compiler.passes.split_states import split_states
-from incremental.compiler.plan_text import node_text
+from deltafold.algebra.traversal import walk
+from deltafold.compiler.loops.levels import add_levels
+from deltafold.compiler.loops.places import nonlinear_nodes, refuse_place
+from deltafold.compiler.loops.simplify import simplify_loops
+from deltafold.compiler.loops.stages import loop_stage
+from deltafold.compiler.passes.split_states import split_states
+from deltafold.compiler.plan_text import node_text
 from tests.compiler.plans import K2, NAME, D, K, T, call, draft, grouped, opaque, project, where
 
 R = Given("loop_1", (Column("r", "int"),))

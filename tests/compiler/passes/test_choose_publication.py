@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.plan import Column, Item, Plan, StateRead
-from incremental.algebra.program import InPlace, OwnTable
-from incremental.compiler.passes.choose_publication import choose_publication
-from incremental.compiler.passes.split_states import split_states
+from deltafold.algebra.plan import Column, Item, Plan, StateRead
+from deltafold.algebra.program import InPlace, OwnTable
+from deltafold.compiler.passes.choose_publication import choose_publication
+from deltafold.compiler.passes.split_states import split_states
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, opaque, project, renamed, where
 
 SUM = call("s", "sum", V, type_="double")

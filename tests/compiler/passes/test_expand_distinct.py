@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Aggregate, Column, Plan, Project, Reference, Sql, Union
-from incremental.compiler.passes.expand_distinct import expand_distinct
+from deltafold.algebra.plan import Aggregate, Column, Plan, Project, Reference, Sql, Union
+from deltafold.compiler.passes.expand_distinct import expand_distinct
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, where
 
 COUNT_Q = call("n", "count", Q, distinct=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from incremental.algebra.plan import Column, Item, Plan, Project
-from incremental.compiler.passes.fuse_projections import fuse_projections
+from deltafold.algebra.plan import Column, Item, Plan, Project
+from deltafold.compiler.passes.fuse_projections import fuse_projections
 from tests.compiler.plans import K, Q, T, V, draft, opaque, project, renamed, where
 
 TWICE = Item(Column("twice", "double"), opaque("v * 2", "double"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import Refusal, RefusedError
-from incremental.algebra.plan import (
+from deltafold.algebra.errors import Refusal, RefusedError
+from deltafold.algebra.plan import (
     Column,
     GroupwiseOp,
     Item,
@@ -17,9 +17,9 @@ from incremental.algebra.plan import (
     Union,
     Unsupported,
 )
-from incremental.compiler.compile import compile_query
-from incremental.compiler.draft import Publish
-from incremental.compiler.passes.refuse_unmaintainable import find_refusals
+from deltafold.compiler.compile import compile_query
+from deltafold.compiler.draft import Publish
+from deltafold.compiler.passes.refuse_unmaintainable import find_refusals
 from tests.compiler.plans import D, K, Q, T, V, call, draft, grouped, opaque, project, where
 
 MAP = Column("m", "map<int,int>")

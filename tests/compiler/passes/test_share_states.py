@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.loops import LoopState
-from incremental.algebra.plan import (
+from deltafold.algebra.loops import LoopState
+from deltafold.algebra.plan import (
     Aggregate,
     Call,
     Column,
@@ -28,11 +28,11 @@ from incremental.algebra.plan import (
     StateRead,
     Union,
 )
-from incremental.algebra.traversal import walk
-from incremental.compiler.compile import compile_query
-from incremental.compiler.draft import Draft
-from incremental.compiler.passes.share_states import share_states
-from incremental.compiler.passes.split_states import split_states
+from deltafold.algebra.traversal import walk
+from deltafold.compiler.compile import compile_query
+from deltafold.compiler.draft import Draft
+from deltafold.compiler.passes.share_states import share_states
+from deltafold.compiler.passes.split_states import split_states
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, opaque, project, where
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.monoids.family import infer_accumulator
-from incremental.algebra.plan import Column, Filter, Plan, Project, SourceRead, StateRead, Union
-from incremental.algebra.program import State
-from incremental.algebra.traversal import walk
-from incremental.compiler.passes.split_states import split_states
+from deltafold.algebra.monoids.family import infer_accumulator
+from deltafold.algebra.plan import Column, Filter, Plan, Project, SourceRead, StateRead, Union
+from deltafold.algebra.program import State
+from deltafold.algebra.traversal import walk
+from deltafold.compiler.passes.split_states import split_states
 from tests.compiler.plans import K, Q, T, V, call, draft, grouped, project, renamed, where
 
 SUM = call("s", "sum", V, type_="double")

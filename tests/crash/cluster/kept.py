@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from incremental.spark.catalyst import JavaError
-from incremental.spark.checkpoint import computed_once
-from incremental.spark.java_errors import cause
-from incremental.spark.session import start
+from deltafold.spark.catalyst import JavaError
+from deltafold.spark.checkpoint import computed_once
+from deltafold.spark.java_errors import cause
+from deltafold.spark.session import start
 
 
 def main(address: str, folder: str | None) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
 
-from incremental.spark.jvm.java import launch_environment, provide_java
+from deltafold.spark.jvm.java import launch_environment, provide_java
 from tests.ports import free_ports
 
 SECONDS = 90

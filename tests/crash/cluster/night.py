@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import DeltafoldError
-from incremental.api import Delta, View, Warehouse
-from incremental.spark.session import start
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.api import Delta, View, Warehouse
+from deltafold.spark.session import start
 
 QUERY = """SELECT d.name, count(*) AS n, sum(t.v) AS total, max(t.v) AS most
            FROM t JOIN d ON t.k = d.k GROUP BY d.name"""

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import ChangedQueryError, QueryError
-from incremental.refresh.stages import program_run
+from deltafold.algebra.errors import ChangedQueryError, QueryError
+from deltafold.refresh.stages import program_run
 from tests.night import in_turns, sampled
 from tests.sandbox import MemorySandbox, checked, rows
 
@@ -223,7 +223,7 @@ def test_no_job_without_a_monoid(sandbox: MemorySandbox) -> None:
         sandbox.another("select k, max(s) s from t group by k"),
         sandbox.another("select k, longest(collect_list(s)) s from t group by k"),
     )
-    with mock.patch("incremental.refresh.stages.monoid_laws.check_values") as check:
+    with mock.patch("deltafold.refresh.stages.monoid_laws.check_values") as check:
         checked(other)
         assert not check.called
         checked(view)

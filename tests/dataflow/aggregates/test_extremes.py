@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from incremental.algebra.monoids.extremes import extreme
-from incremental.refresh.stages import program_run
+from deltafold.algebra.monoids.extremes import extreme
+from deltafold.refresh.stages import program_run
 from tests.sandbox import MemorySandbox, Step, checked, rows
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below

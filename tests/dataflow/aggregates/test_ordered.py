@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import RefusedError
-from incremental.api import Policy
+from deltafold.algebra.errors import RefusedError
+from deltafold.api import Policy
 from tests.night import every, in_turns
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows

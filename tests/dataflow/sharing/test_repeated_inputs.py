@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from incremental.lake.version_diff import Difference
+from deltafold.lake.version_diff import Difference
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked
 

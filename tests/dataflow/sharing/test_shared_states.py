@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from incremental.algebra.errors import ChangedQueryError
-from incremental.api import Delta
-from incremental.compiler import compile as compiler
+from deltafold.algebra.errors import ChangedQueryError
+from deltafold.api import Delta
+from deltafold.compiler import compile as compiler
 from tests.night import in_turns, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 

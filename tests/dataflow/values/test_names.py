@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import QueryError, SourceError, UsageError
-from incremental.api import Delta
+from deltafold.algebra.errors import QueryError, SourceError, UsageError
+from deltafold.api import Delta
 from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, row, rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import QueryError
+from deltafold.algebra.errors import QueryError
 from tests.night import every, in_turns
 from tests.replay import Recording, record
 from tests.sandbox import MemorySandbox, Step, checked, rows

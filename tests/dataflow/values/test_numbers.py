@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from incremental.api import DeltafoldError
+from deltafold.api import DeltafoldError
 from tests.sandbox import MemorySandbox, checked, row, rows
 
 BIGGEST = 2**63 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import RefusedError
+from deltafold.algebra.errors import RefusedError
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 VARIANTS = """select k, to_variant_object(s) from values (1, named_struct('p', 1)), (1, named_struct('p', 5)),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import EvaluationError
-from incremental.api import View
+from deltafold.algebra.errors import EvaluationError
+from deltafold.api import View
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, rows
 
 MOST = 10**38 - 1

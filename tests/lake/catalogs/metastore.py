@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from incremental.spark.jvm.java import launch_environment, provide_java
+from deltafold.spark.jvm.java import launch_environment, provide_java
 from tests.ports import free_ports, wait_for_port
 
 MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import CatalogError, SourceError, StorageError
-from incremental.api import Delta, View, Warehouse
-from incremental.spark.session import start
+from deltafold.algebra.errors import CatalogError, SourceError, StorageError
+from deltafold.api import Delta, View, Warehouse
+from deltafold.spark.session import start
 from tests.properties.comparing import difference
 
 QUERY = "select k, sum(v) s from t group by k"

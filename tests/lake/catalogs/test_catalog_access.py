@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Delta
-from incremental.lake.catalog_faults import catalog_fault
-from incremental.spark import catalyst
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Delta
+from deltafold.lake.catalog_faults import catalog_fault
+from deltafold.spark import catalyst
 from tests.sandbox import DeltaSandbox, checked, rows
 
 QUERY = "select k, sum(v) s from t group by k"

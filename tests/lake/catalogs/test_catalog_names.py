@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Delta, Warehouse
-from incremental.spark import catalyst
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Delta, Warehouse
+from deltafold.spark import catalyst
 from tests.sandbox import DeltaSandbox, checked, rows
 
 QUERY = "select k, sum(v) s from t group by k"

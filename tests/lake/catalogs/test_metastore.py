@@ -15,7 +15,7 @@ import pytest
 
 from tests.lake.catalogs.metastore import HiveMetastore
 from tests.night import in_turns, night
-from tests.spark.machine import PROJECT
+from tests.spark.machine import PYTHONPATH
 
 # root without the right to read and write everything
 OBEDIENT = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if shutil.which("setpriv") else []
@@ -37,7 +37,7 @@ def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HiveMe
 def start_child(work: str, folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
     (folder / "here").mkdir(exist_ok=True)
     command = [*OBEDIENT, sys.executable, "-m", "tests.lake.catalogs.metastore_child", work, str(folder)]
-    variables = os.environ | {"METASTORE": json.dumps(settings), "PYTHONPATH": str(PROJECT)}
+    variables = os.environ | {"METASTORE": json.dumps(settings), "PYTHONPATH": PYTHONPATH}
     return subprocess.Popen(
         command, cwd=folder / "here", env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -65,7 +65,7 @@ def declare(folder: Path, settings: dict[str, str]) -> None:
 
 def deltafold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "here").mkdir(exist_ok=True)
-    variables = os.environ | {"DELTAFOLD_PIPELINES": str(folder / "pipelines"), "PYTHONPATH": str(PROJECT)}
+    variables = os.environ | {"DELTAFOLD_PIPELINES": str(folder / "pipelines"), "PYTHONPATH": PYTHONPATH}
     return subprocess.run(
         [sys.executable, "-m", "deltafold", *arguments],
         cwd=folder / "here",

@@ -7,9 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from incremental.spark.jvm.jars import JarPackage, provide_jars
-from incremental.spark.jvm.java import launch_environment, provide_java
-from incremental.spark.jvm.object_stores import compile_java, hadoop_release
+from deltafold.spark.jvm.jars import JarPackage, provide_jars
+from deltafold.spark.jvm.java import launch_environment, provide_java
+from deltafold.spark.jvm.object_stores import compile_java, hadoop_release
 from tests.ports import free_ports
 
 SOURCE = Path(__file__).with_name("HdfsNode.java")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from incremental.spark.cache import cache_folder
+from deltafold.spark.cache import cache_folder
 from tests.ports import free_ports, wait_for_port
 
 MODULE, RELEASE = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"

@@ -19,9 +19,9 @@ from pathlib import Path
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from incremental.api import Delta, DeltafoldError, Files, Stream, View, Warehouse
-from incremental.lake.remote.objects import copy_to_local
-from incremental.spark.session import start
+from deltafold.api import Delta, DeltafoldError, Files, Stream, View, Warehouse
+from deltafold.lake.remote.objects import copy_to_local
+from deltafold.spark.session import start
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
 

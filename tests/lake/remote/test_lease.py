@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from incremental.algebra.errors import BusyError, StorageError
-from incremental.lake.durable import Folder, lock, write_durably
-from incremental.lake.remote import objects
-from incremental.lake.remote.lease import LEASE_VARIABLE, Lease, hold_lease, lease_seconds
-from incremental.lake.remote.remote_path import HELD, RemotePath
-from incremental.spark.cache import SetupError
+from deltafold.algebra.errors import BusyError, StorageError
+from deltafold.lake.durable import Folder, lock, write_durably
+from deltafold.lake.remote import objects
+from deltafold.lake.remote.lease import LEASE_VARIABLE, Lease, hold_lease, lease_seconds
+from deltafold.lake.remote.remote_path import HELD, RemotePath
+from deltafold.spark.cache import SetupError
 
 
 @pytest.fixture

@@ -9,21 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.api import (
-    BusyError,
-    Delta,
-    Files,
-    SourceError,
-    StateError,
-    StorageError,
-    Stream,
-    Warehouse,
-)
-from incremental.lake.remote import objects
-from incremental.lake.remote.lease import Lease
-from incremental.lake.remote.remote_path import HELD
-from incremental.landing.streams.position import Reading
-from incremental.store.journal import Journal
+from deltafold.api import BusyError, Delta, Files, SourceError, StateError, StorageError, Stream, Warehouse
+from deltafold.lake.remote import objects
+from deltafold.lake.remote.lease import Lease
+from deltafold.lake.remote.remote_path import HELD
+from deltafold.landing.streams.position import Reading
+from deltafold.store.journal import Journal
 from tests.crash.points import Killed
 from tests.night import night
 

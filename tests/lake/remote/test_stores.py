@@ -17,7 +17,7 @@ from typing import Protocol
 
 import pytest
 
-from incremental.lake.remote.lease import LEASE_VARIABLE
+from deltafold.lake.remote.lease import LEASE_VARIABLE
 from tests.corpus.test_corpus import SAMPLE
 from tests.lake.remote import s3_server
 from tests.lake.remote.hdfs_server import HdfsServer

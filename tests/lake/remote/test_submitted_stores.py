@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.cache import cache_folder
-from incremental.spark.jvm.jars import delta_jars, provide_jars
-from incremental.spark.jvm.java import launch_environment, provide_java
-from incremental.spark.jvm.object_stores import STORES, hadoop_release, s3a_package
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.jvm.jars import delta_jars, provide_jars
+from deltafold.spark.jvm.java import launch_environment, provide_java
+from deltafold.spark.jvm.object_stores import STORES, hadoop_release, s3a_package
 from tests.lake.remote.s3_server import S3Server
 from tests.lake.remote.test_stores import start_s3
 from tests.night import night
-from tests.spark.machine import PROJECT
+from tests.spark.machine import PROJECT, PYTHONPATH
 
 pytestmark = night
 LOG_STORE = "spark.delta.logStore.s3a.impl"
@@ -37,7 +37,7 @@ def submit(
     """Start work on the store by spark-submit; more: settings of Spark, empty for one that is left out."""
     environment = os.environ | launch_environment(provide_java()) | {"PYSPARK_PYTHON": sys.executable}
     settings = {name: value for name, value in (server.settings | dict(more or {})).items() if value}
-    variables = {"PYTHONPATH": str(PROJECT), "DELTAFOLD_CACHE": str(cache_folder()), "STORE": json.dumps(settings)}
+    variables = {"PYTHONPATH": PYTHONPATH, "DELTAFOLD_CACHE": str(cache_folder()), "STORE": json.dumps(settings)}
     spark = Path(environment["SPARK_HOME"])
     jars = (*delta_jars(), *(provide_jars(s3a_package(hadoop_release(spark / "jars"))) if with_s3a else ()))
     program = PROJECT / "tests" / "lake" / "remote" / "store_child.py"

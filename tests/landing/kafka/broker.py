@@ -9,8 +9,8 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from incremental.spark.jvm.jars import JarPackage, add_jars, kafka_package, provide_jars
-from incremental.spark.jvm.java import provide_java
+from deltafold.spark.jvm.jars import JarPackage, add_jars, kafka_package, provide_jars
+from deltafold.spark.jvm.java import provide_java
 from tests.ports import free_ports, wait_for_port
 
 KAFKA = JarPackage("org.apache.kafka:kafka_2.13:4.1.0", "", "Kafka's broker")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from incremental.api import Stream, Warehouse, start
-from incremental.spark.host.guest import attach
+from deltafold.api import Stream, Warehouse, start
+from deltafold.spark.host.guest import attach
 
 SCHEMA = "id INT, _partition INT, _offset BIGINT"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Stream, Warehouse
-from incremental.spark.host.keeper import publish
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Stream, Warehouse
+from deltafold.spark.host.keeper import publish
 from tests.landing.kafka.broker import Broker
 from tests.landing.kafka.child import clicks
 from tests.night import night

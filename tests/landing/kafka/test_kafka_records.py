@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Stream
-from incremental.landing.streams.kafka import column_fault
-from incremental.landing.streams.records import Split
-from incremental.spark import catalyst
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Stream
+from deltafold.landing.streams.kafka import column_fault
+from deltafold.landing.streams.records import Split
+from deltafold.spark import catalyst
 
 STORED = (
     "__record BINARY, _key BINARY, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, __file STRING"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from incremental.landing.streams.position import Reading, list_readings
+from deltafold.landing.streams.position import Reading, list_readings
 
 
 def test_a_landing_is_sealed_by_a_record(tmp_path: Path) -> None:

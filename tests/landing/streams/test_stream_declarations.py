@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Stream
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Stream
 
 
 @pytest.mark.parametrize(

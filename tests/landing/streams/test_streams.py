@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from incremental.algebra.errors import SourceError
-from incremental.algebra.sources.streams import FILE_FORMATS
-from incremental.api import Files, Stream, Warehouse
-from incremental.lake.protocol import Lake
-from incremental.spark.jvm.jars import add_jars, avro_package
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources.streams import FILE_FORMATS
+from deltafold.api import Files, Stream, Warehouse
+from deltafold.lake.protocol import Lake
+from deltafold.spark.jvm.jars import add_jars, avro_package
 from tests.crash.points import Killed, Stop, watched
 from tests.night import night
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from incremental.api import View
+from deltafold.api import View
 from tests.loops import queries
 from tests.loops.references import numeric_oracles
 from tests.sandbox import Sandbox, as_if_large, confirm, rows

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.api import iterate, nearest
-from incremental.lake.memory.log import MemoryLog
+from deltafold.api import iterate, nearest
+from deltafold.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import CORNERS, POINTS, SEEDS, STEPS, Cloud, check, history
 from tests.night import every, in_turns, night

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from incremental.api import Report, View
-from incremental.lake.memory.log import MemoryLog
+from deltafold.api import Report, View
+from deltafold.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import POINTS, SEEDS, STEPS, check, table
 from tests.night import in_turns, night, sampled

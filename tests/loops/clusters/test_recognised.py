@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.api import iterate, nearest
+from deltafold.api import iterate, nearest
 from tests.loops.test_explained import compiled
 
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import NotConvergedError, RefusedError
-from incremental.api import fixpoint
+from deltafold.algebra.errors import NotConvergedError, RefusedError
+from deltafold.api import fixpoint
 from tests.night import sampled
 from tests.sandbox import MemorySandbox, checked, rows
 

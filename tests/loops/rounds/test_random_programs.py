@@ -17,9 +17,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from incremental.algebra.errors import NotConvergedError
-from incremental.algebra.plan import Keep
-from incremental.api import View, fixpoint
+from deltafold.algebra.errors import NotConvergedError
+from deltafold.algebra.plan import Keep
+from deltafold.api import View, fixpoint
 from tests.loops.cases import rows
 from tests.loops.histories import WAYS
 from tests.loops.references.graphs import Graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from incremental.language.mrql.syntax import tree as T
+from deltafold.language.mrql.syntax import tree as T
 from tests.mrql.oracle.values import (
     Bag,
     Row,

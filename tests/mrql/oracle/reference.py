@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
-from incremental.language.mrql.syntax import items as I
-from incremental.language.mrql.syntax import tree as T
+from deltafold.language.mrql.syntax import items as I
+from deltafold.language.mrql.syntax import tree as T
 from tests.mrql.oracle.conversions import converted, split_line
 from tests.mrql.oracle.functions import ARITHMETIC, COMPARISONS, SCALARS
 from tests.mrql.oracle.selects import REPEATED, Selects

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from incremental.language.mrql.syntax import tree as T
+from deltafold.language.mrql.syntax import tree as T
 from tests.mrql.oracle.conversions import converted
 from tests.mrql.oracle.values import (
     Bag,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from incremental.language.mrql.syntax import tree as T
+from deltafold.language.mrql.syntax import tree as T
 
 Env = dict[str, Any]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.sources import Expire, Files, ForeignKey, Stream
-from pipelines import source_objects
-from pipelines.declaration import parsing
-from pipelines.declaration.declaration import Declaration, Partitions
-from pipelines.declaration.parsing import DeclarationError
+from deltafold.algebra.sources import Expire, Files, ForeignKey, Stream
+from deltafold.pipelines import source_objects
+from deltafold.pipelines.declaration import parsing
+from deltafold.pipelines.declaration.declaration import Declaration, Partitions
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.declaration import parsing
-from pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.declaration import parsing
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declaration.test_declaration import assert_says, complaint
 from tests.pipelines.declared import MINIMAL, PARTITIONED
 

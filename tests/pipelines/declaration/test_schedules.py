@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.declaration.declaration import Partitions
+from deltafold.pipelines.declaration.declaration import Partitions
 from tests.pipelines.declaration.test_declaration import complaint, read
 from tests.pipelines.declared import MINIMAL
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from incremental.algebra.errors import QueryError
-from incremental.algebra.recipe import WIDER_TYPE, is_wider
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.recipe import WIDER_TYPE, is_wider
 from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, checked, rows
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldWarning, EvaluationError, LostSourceError, SourceError, UsageError
-from incremental.api import Delta, Files, View
-from incremental.refresh import incremental_refresh
+from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, LostSourceError, SourceError, UsageError
+from deltafold.api import Delta, Files, View
+from deltafold.refresh import incremental_refresh
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, count(*) n, sum(v) s from t group by k"

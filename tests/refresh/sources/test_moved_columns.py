@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from incremental.algebra.recipe import LONGEST_LINE, Recipe
+from deltafold.algebra.recipe import LONGEST_LINE, Recipe
 from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from incremental.algebra.errors import SourceError
-from incremental.api import Delta
+from deltafold.algebra.errors import SourceError
+from deltafold.api import Delta
 from tests.refresh.test_chunks import fail_in_second
 from tests.sandbox import DeltaSandbox, checked, rows
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.host import process
+from deltafold.spark.host import process
 from tests.spark.host.listener import Listener
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from incremental.spark.host.address import Host
-from incremental.spark.host.process import start_of
+from deltafold.spark.host.address import Host
+from deltafold.spark.host.process import start_of
 
 LISTEN = """
 import socket, sys

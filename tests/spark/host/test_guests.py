@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldWarning
-from incremental.spark import session
-from incremental.spark.cache import SetupError
-from incremental.spark.host import control, guest
-from incremental.spark.host.address import Host, NoHostError, write_host
-from incremental.spark.host.guests import FullError, Guests
-from incremental.spark.host.keeper import Idle
-from incremental.spark.host.wanted import WantedSpark
+from deltafold.algebra.errors import DeltafoldWarning
+from deltafold.spark import session
+from deltafold.spark.cache import SetupError
+from deltafold.spark.host import control, guest
+from deltafold.spark.host.address import Host, NoHostError, write_host
+from deltafold.spark.host.guests import FullError, Guests
+from deltafold.spark.host.keeper import Idle
+from deltafold.spark.host.wanted import WantedSpark
 from tests.spark.machine import PROJECT
 
 ENTER = """
 import sys, time
 from pathlib import Path
-from incremental.spark.host.guests import Guests
+from deltafold.spark.host.guests import Guests
 Guests(Path(sys.argv[1])).enter(2)
 print("in", flush=True)
 time.sleep(60)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from incremental.spark.host import address, guest, process
-from incremental.spark.host.address import Host, NoHostError
-from incremental.spark.host.guest import greet
-from incremental.spark.host.process import listens, start_of
+from deltafold.spark.host import address, guest, process
+from deltafold.spark.host.address import Host, NoHostError
+from deltafold.spark.host.guest import greet
+from deltafold.spark.host.process import listens, start_of
 from tests.spark.host.listener import Listener
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from incremental.algebra.errors import DeltafoldWarning
-from incremental.spark import session
-from incremental.spark.cache import SetupError
-from incremental.spark.host import keeper
-from incremental.spark.host.address import COMMAND, Host, NoHostError, read_host, withdraw, write_host
-from incremental.spark.host.wanted import WantedSpark
-from pipelines.commands import progress
+from deltafold.algebra.errors import DeltafoldWarning
+from deltafold.cli import progress
+from deltafold.spark import session
+from deltafold.spark.cache import SetupError
+from deltafold.spark.host import keeper
+from deltafold.spark.host.address import COMMAND, Host, NoHostError, read_host, withdraw, write_host
+from deltafold.spark.host.wanted import WantedSpark
 from tests.spark.host.listener import Listener
 from tests.spark.machine import PROJECT, run
 
@@ -128,11 +128,11 @@ KEEP = """
 import subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
-from incremental.spark import session
-from incremental.spark.host import keeper
-from incremental.spark.host.address import Host, write_host
-from incremental.spark.host.guests import Guests
-from incremental.spark.host.wanted import WantedSpark
+from deltafold.spark import session
+from deltafold.spark.host import keeper
+from deltafold.spark.host.address import Host, write_host
+from deltafold.spark.host.guests import Guests
+from deltafold.spark.host.wanted import WantedSpark
 def publish(spark, file, wanted):
     write_host(file, HOST)
     print(java.pid, flush=True)
@@ -178,7 +178,7 @@ def test_a_second_host_does_not_hide_the_first(
 
 def test_a_host_says_in_one_sentence_what_is_wrong_with_its_file(tmp_path: Path) -> None:
     program = "import runpy, sys; sys.argv[1:] = ['s3a://b/host.json']\n"
-    program += "runpy.run_module('incremental.spark.host', run_name='__main__')"
+    program += "runpy.run_module('deltafold.spark.host', run_name='__main__')"
     done = run(program, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Spark host s3a://b/host.json: s3a: is not a folder of this machine.")

@@ -1,8 +1,0 @@
-"""Run the command line: `python -m deltafold run NAME`, the same as `deltafold run NAME`."""
-
-from __future__ import annotations
-
-from pipelines.cli import main
-
-if __name__ == "__main__":
-    main()

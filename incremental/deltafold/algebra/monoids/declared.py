@@ -1,0 +1,109 @@
+"""Define monoids that users declare in SQL (MRQL section 7), as a function of Spark and as an accumulator.
+
+`name(collect_list(x))` in a query is a SQL function that folds the collected values, so Spark alone evaluates the batch
+query. The state keeps the merged value of each group; deletions subtract if there is an inverse that cancels the
+deleted value (NaN has none), and otherwise recompute the group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from deltafold.algebra.monoids.kinds import Component, Monoid
+from deltafold.algebra.monoids.sums import DELETED_X
+
+MARK = "a monoid that Deltafold merges"  # the comment of its SQL function, by which it is recognised
+
+
+@dataclass(frozen=True)
+class DeclaredMonoid:
+    """A merge of values, in SQL of Spark.
+
+    name: of the SQL function; type: DDL type of merged values; zero: the value for no values; plus: the merge of `a`
+    and `b`; unit: the value of one collected value `x`, by default `x` itself; inverse: the value that cancels `a`, if
+    there is one; of: DDL type of collected values, by default `type`.
+    """
+
+    name: str
+    type: str
+    zero: str
+    plus: str
+    unit: str | None = None
+    inverse: str | None = None
+    of: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The definition in one line, for explain and for the fingerprint of a query."""
+        parts = {"zero": self.zero, "plus": self.plus, "unit": self.unit, "inverse": self.inverse, "of": self.of}
+        return ", ".join([self.type, *(f"{name} {' '.join(sql.split())}" for name, sql in parts.items() if sql)])
+
+    @property
+    def digest(self) -> str:
+        """The same for the same definition: 12 hexadecimal digits."""
+        fields = (self.name, self.type, self.zero, self.plus, self.unit, self.inverse, self.of)
+        return hashlib.sha256(repr(fields).encode()).hexdigest()[:12]
+
+    @property
+    def of_type(self) -> str:
+        """The type of collected values."""
+        return self.of or self.type
+
+    @property
+    def create_sql(self) -> str:
+        """The statement that creates the SQL function in a session."""
+        return (
+            f"CREATE OR REPLACE TEMPORARY FUNCTION `{self.name}`(xs ARRAY<{self.of_type}>) RETURNS {self.type} "
+            f"COMMENT '{MARK}' RETURN {self.fold_sql('xs')}"
+        )
+
+    @property
+    def zero_sql(self) -> str:
+        """The zero with its type."""
+        return self._cast(self.zero)
+
+    def fold_sql(self, xs: str) -> str:
+        """Return the fold of an array of collected values."""
+        values = xs if self.unit is None else f"transform({xs}, x -> {self._cast(self.unit)})"
+        return f"aggregate({values}, {self.zero_sql}, (a, b) -> {self._cast(self.plus)})"
+
+    def plus_sql(self, one: str, other: str) -> str:
+        """Return the merge of two values."""
+        return f"aggregate(array({other}), {one}, (a, b) -> {self._cast(self.plus)})"
+
+    def unit_sql(self, x: str) -> str:
+        """Return the value of one collected value."""
+        return self._cast(x) if self.unit is None else f"transform(array({x}), x -> {self._cast(self.unit)})[0]"
+
+    def inverse_sql(self, value: str) -> str:
+        """Return the value that cancels another one."""
+        assert self.inverse is not None
+        return f"transform(array({value}), a -> {self._cast(self.inverse)})[0]"
+
+    def accumulator(self) -> Monoid:
+        """Return how a state keeps the merged value; the one buffer is the answer."""
+        template = self._as_template()
+        added, deleted = (
+            template.fold_sql(f"CAST(collect_list(if({{w}} {sign} 0, {{x}}, NULL)) AS ARRAY<{template.of_type}>)")
+            for sign in "><"
+        )
+        merge, name = template.plus_sql("{t[m]}", "{u[m]}"), f"monoid {self.name}"
+        if self.inverse is None:
+            kept = Component("m", self.type, added, merge, self.zero_sql)
+            return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
+        inverse = template.inverse_sql(deleted)
+        kept = Component("m", self.type, template.plus_sql(added, inverse), merge, self.zero_sql)
+        cancels = f"{template.plus_sql(deleted, inverse)} <=> {template.zero_sql}"
+        watched = Component("gone", "bigint", f"if({cancels}, 0L, 1L)", "", "0")
+        deletions = "deletions subtract, but that of a value that its inverse does not cancel recomputes the group"
+        return Monoid(name, (kept,), ("{m}",), (watched,), "{u[gone]} > 0", True, deletions)
+
+    def _as_template(self) -> DeclaredMonoid:
+        """Return the definition with its braces doubled, for SQL that is formatted later."""
+        sql = {field: getattr(self, field) for field in ("type", "zero", "plus", "unit", "inverse", "of")}
+        return replace(self, **{k: v and v.replace("{", "{{").replace("}", "}}") for k, v in sql.items()})
+
+    def _cast(self, sql: str) -> str:
+        end = "\n" if "--" in sql else ""  # a comment ends with its line
+        return f"CAST(({sql}{end}) AS {self.type})"

@@ -1,0 +1,76 @@
+"""Define the address of a view's answer: its current table, and the SQL view that always selects it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.plan import Column
+from deltafold.algebra.results.report import Json
+
+SQL_NAME_PART = re.compile(r"[A-Za-z0-9_]{1,128}")
+
+
+@dataclass(frozen=True)
+class Address(Json):
+    """The Delta table with the answer of the last finished epoch.
+
+    path: absolute; table: the same path, relative to the view's folder; version: the Delta version after the epoch,
+    whose files `maintain` keeps (None in journals of early releases); columns: names and types of the answer, which
+    readers select, since the table may have reserved columns beside them; finished: when the epoch was; publish_as:
+    the SQL view that shows the same table; since: when the pointer file began to name this table.
+    """
+
+    view: str
+    path: str
+    table: str
+    version: int | None
+    generation: int
+    epoch: int
+    columns: tuple[Column, ...]
+    finished: str
+    publish_as: str | None = None
+    since: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        given = cast("Iterable[Any]", self.columns)
+        columns = tuple(each if isinstance(each, Column) else Column(each["name"], each["type"]) for each in given)
+        object.__setattr__(self, "columns", columns)
+
+
+class SqlNames:
+    """The names of the SQL views of one warehouse, by the view whose answer they select."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def claim(self, view: str, name: str | None) -> None:
+        """Give a view a SQL name, or none; raises QueryError for an invalid one, or one that another view has."""
+        self.free(view)
+        if name is None:
+            return
+        if fault := sql_name_fault(name):
+            raise QueryError(f"view {view}: publish_as: {fault}.")
+        if other := next((known for known, sql in self._names.items() if is_same_name(sql, name)), None):
+            raise QueryError(f"view {view}: view {other} is published as {name} too. Choose another name for one.")
+        self._names[view] = name
+
+    def free(self, view: str) -> None:
+        """Free the SQL name of a view, so that another one can have it."""
+        self._names.pop(view, None)
+
+
+def sql_name_fault(name: object) -> str | None:
+    """Return why a SQL view's name (`database.view`, `catalog.database.view`) is invalid; None if it is valid."""
+    parts = name.split(".") if isinstance(name, str) else []
+    if len(parts) in (2, 3) and all(SQL_NAME_PART.fullmatch(part) for part in parts):
+        return None
+    return f"{name!r} cannot name a SQL view. Write `database.view` with letters, digits and underscores"
+
+
+def is_same_name(one: str | None, other: str | None) -> bool:
+    """Return whether two names are the same to Spark, which ignores their case."""
+    return (one or "").casefold() == (other or "").casefold()

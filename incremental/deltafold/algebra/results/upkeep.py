@@ -1,0 +1,124 @@
+"""Define the status of a view and the result of its upkeep, as plain data and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltafold.algebra.results.report import Json, Report
+
+VIEW = "view"  # the name of the answer's own table
+
+
+@dataclass(frozen=True)
+class TableUpkeep:
+    """The upkeep of one table.
+
+    work: `sorted`, `compacted` or `as it was`; partitions: the number rewritten; files: of the latest version, before
+    and after; removed, freed: the number of old files removed, and their bytes; kept: the readers that keep old files.
+    """
+
+    work: str
+    partitions: int
+    files: tuple[int, int]
+    removed: int
+    freed: int
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Upkeep(Json):
+    """One upkeep of a view and its landed sources.
+
+    tables: by name, a landed source's as `landed/<source>`, its quarantine as `quarantine/<source>`; generations: those
+    whose folders were removed; entries: the number of journal entries removed; keeps: what is retained, for readers;
+    grown: of the copy into more buckets that was made first, if they had become too large.
+    """
+
+    view: str
+    sentence: str
+    retention_hours: float
+    tables: dict[str, TableUpkeep]
+    generations: tuple[int, ...]
+    entries: int
+    keeps: tuple[str, ...]
+    seconds: float
+    finished: str
+    grown: Report | None = None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The lag of a view behind a base source: the versions since the last epoch.
+
+    rows: the rows in added and removed files; None if the log does not record them.
+    """
+
+    versions: int
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a table's latest version; fragmented: the partitions that the next upkeep would rewrite."""
+
+    files: int
+    bytes: int
+    fragmented: int = 0
+
+
+@dataclass(frozen=True)
+class Status(Json):
+    """The status of a view.
+
+    epoch, generation, verdict, finished: of the last finished epoch; age: seconds since then; lag: by base source;
+    tables: by name, the one with the answer last; unfinished: an interrupted epoch; quarantined: by landed source, the
+    number of its rows in quarantine, if any; problems: by base source whose table cannot be found, why.
+    """
+
+    view: str
+    epoch: int | None = None
+    generation: int | None = None
+    verdict: str | None = None
+    finished: str | None = None
+    age: float | None = None
+    lag: dict[str, Lag] = field(default_factory=dict[str, Lag])
+    tables: dict[str, Size] = field(default_factory=dict[str, Size])
+    unfinished: int | None = None
+    quarantined: dict[str, int] = field(default_factory=dict[str, int])
+    problems: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def current(self) -> bool:
+        """Whether no row was added or removed since the last epoch, as far as the log records; False with problems."""
+        return (
+            self.epoch is not None
+            and not self.problems
+            and not any(lag.versions and lag.rows != 0 for lag in self.lag.values())
+        )
+
+    @property
+    def state(self) -> Size:
+        """The total size of the state tables."""
+        states = [size for name, size in self.tables.items() if name != VIEW]
+        return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "fragmented")))
+
+    @property
+    def answer(self) -> Size | None:
+        """The size of the answer's own table; None if the answer is stored in a state."""
+        return self.tables.get(VIEW)
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes: 12 bytes, 3.4 MB."""
+    if abs(size) < 1000:
+        return f"{size:.0f} bytes"
+    for unit in ("KB", "MB", "GB"):
+        size /= 1000
+        if abs(size) < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things: 1 row, 2,000 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,246 @@
+"""Define the public interface: a Warehouse of sources and views.
+
+wh = Warehouse(spark, root)
+wh.source("orders", Delta(path))          # or Delta(table="catalog.schema.orders")
+view = wh.view("totals", "select customer, sum(price) total from orders group by customer")
+view.refresh()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from deltafold.algebra.errors import (
+    BusyError,
+    CatalogError,
+    ChangedQueryError,
+    DeltafoldError,
+    DeltafoldWarning,
+    LostSparkError,
+    NotConvergedError,
+    QueryError,
+    RefusedError,
+    SourceError,
+    StateError,
+    StorageError,
+    UsageError,
+)
+from deltafold.algebra.local_path import is_remote, locate_folder
+from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.algebra.results.address import Address
+from deltafold.algebra.results.report import Description, Landing, Report, Verification
+from deltafold.algebra.results.upkeep import Status, Upkeep
+from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
+from deltafold.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
+from deltafold.algebra.tuning import Tuning
+from deltafold.compilation import Policy, Remedy, check_options
+from deltafold.compiler.draft import Publish
+from deltafold.lake.delta import DELTA
+from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.remote.check import check_store
+from deltafold.lake.remote.remote_path import Place, RemotePath, place_of
+from deltafold.language.loops.functions import fixpoint, iterate, nearest
+from deltafold.language.monoids.registration import analyse_monoid, register_monoids
+from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.query import QueryText
+from deltafold.operations.declared_views import remember
+from deltafold.refresh.sources.source_catalog import Declared
+from deltafold.resolution import SourceCatalog
+from deltafold.spark import catalyst
+from deltafold.spark.lost import explain_lost_spark
+from deltafold.spark.session import start
+from deltafold.view import View
+
+
+class Warehouse:
+    """A folder of landed sources, states and views.
+
+    spark: a session with Delta; root: a folder on this machine, or at a URI (`s3a://bucket/folder`) of a file system
+    that Spark knows, created when needed; tuning: sizes and limits of its refreshes; lake: Delta, except in tests.
+    Raises SourceError for a root that cannot be one, and StorageError for a store that does not answer.
+    """
+
+    def __init__(
+        self, spark: SparkSession, root: str | Place, tuning: Tuning | None = None, lake: Lake | None = None
+    ) -> None:
+        self.spark, self.root = spark, locate_root(root)
+        check_arguments(spark, self.root)
+        if tuning is not None and not isinstance(cast(object, tuning), Tuning):
+            raise UsageError(f"tuning: {tuning!r} is not valid. Give a Tuning, such as Tuning(buckets=16).")
+        self.tuning, self.lake = tuning or Tuning(), lake or DELTA
+        if self.lake is DELTA and isinstance(self.root, Path):
+            check_default_file_system(spark, self.root)
+        self._catalog = SourceCatalog(Declared(spark, self.root, self.lake, self.tuning.landing_lock_seconds), {})
+        self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
+
+    def source(self, name: str, declaration: SourceDeclaration | View) -> None:
+        """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
+
+        A view, of this or another warehouse, is a source with its answer, for the views that are created after this.
+        """
+        if not is_name(name):
+            raise SourceError(f"source {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
+        if name.lower() in {known.lower() for known in self._catalog.names}:
+            raise SourceError(
+                f"source {name}: declared twice (names that differ only in case are the same). Choose another name."
+            )
+        if isinstance(declaration, View):
+            self._catalog.views[name] = declaration
+        else:
+            self._catalog.declared.add(name, declaration)
+
+    def monoid(
+        self,
+        name: str,
+        type: str,
+        zero: str,
+        plus: str,
+        unit: str | None = None,
+        inverse: str | None = None,
+        of: str | None = None,
+    ) -> None:
+        """Declare a merge of values, which queries of later views call as `name(collect_list(value))`.
+
+        type: Spark's type of merged values; zero: SQL of the value for no values; plus: SQL of the merge of `a` and
+        `b`, associative and commutative; unit: SQL of the value of one collected value `x`, by default `x` itself;
+        inverse: SQL of the value that cancels `a`, without which deletions recompute their groups; of: the type of
+        collected values, by default `type`. The SQL function `name` is created in the session, so Spark runs such a
+        query as it is. The laws are sampled on real values in every refresh of a view. Raises QueryError.
+        """
+        if name.lower() in self._catalog.monoids:
+            raise QueryError(
+                f"monoid {name}: declared twice (names that differ only in case are the same). Choose another name."
+            )
+        declared = analyse_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
+        register_monoids(self.spark, [declared])
+        self._catalog.monoids[name.lower()] = declared
+
+    def land(self, name: str, partitions: Sequence[str] | None = None) -> Landing:
+        """Land input files in the source's table: the named partitions, or all that changed; or what has arrived.
+
+        Raises SourceError for an unknown source or partition, and for malformed rows that are not quarantined.
+        """
+        with explain_lost_spark():
+            return self._declared_for(name).lander(name).land(partitions)
+
+    def replay(self, name: str, allow_loss: bool = False) -> Landing:
+        """Land the partitions of a source that have rows in quarantine again, by the current schema.
+
+        If the landed table has another schema, it is replaced and landed completely. A stream is landed again from its
+        beginning: what it still has replaces all landed rows; allow_loss: even if it has fewer records than were
+        landed. Raises SourceError as `land`.
+        """
+        with explain_lost_spark():
+            return self._declared_for(name).lander(name).replay(allow_loss)
+
+    def quarantine(self, name: str) -> DataFrame:
+        """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""
+        return self._declared_for(name).lander(name).quarantine.rows()
+
+    def partitions(self, name: str) -> tuple[str, ...]:
+        """Return the partitions of a source that have files or are landed, in order; raises SourceError."""
+        return self._declared_for(name).lander(name).partitions()
+
+    def version(self, name: str) -> int | None:
+        """Return the latest Delta version of a source, None while it has no data; raises SourceError for a view."""
+        return self._declared_for(name).table(name).version()
+
+    def view(
+        self,
+        name: str,
+        query: QueryText,
+        policy: Policy = "incremental",
+        publish: Publish = "auto",
+        on_change: Remedy = "refuse",
+        publish_as: str | None = None,
+        on_lost: Remedy = "refuse",
+    ) -> View:
+        """Return a view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
+
+        on_change: the reaction of a refresh if the query, the schema of a source, or Spark's settings differ from those
+        of the state: `refuse`, or `rebuild` the view beside the old one, which readers keep meanwhile.
+        publish_as: a SQL view, `database.view`, that always selects the current answer; refreshes update it.
+        on_lost: likewise, if a source no longer has what the last epoch read: a vacuumed version, a table that was
+        dropped and created again, or restored from a copy.
+        Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
+        taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
+        QueryError, and a source without data SourceError.
+        """
+        check_options(name, query, policy, publish, on_change, on_lost)
+        self._check_case(name)
+        self._catalog.sql_names.claim(name, publish_as)
+        made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as, on_lost)
+        self._made[name] = made
+        remember(made)
+        return made
+
+    def tables(self) -> dict[str, Table]:
+        """Return the Delta table of every declared source, views excluded."""
+        return self._catalog.declared.tables()
+
+    def quarantined(self) -> dict[str, int]:
+        """Return the number of rows in quarantine by source, zeros left out; runs no query."""
+        return self._catalog.declared.quarantined()
+
+    def _check_case(self, name: str) -> None:
+        """Raise UsageError for a view whose name differs only in case: some file systems have one folder for both."""
+        known = {*self._made, *(folder.name for folder in (self.root / "views").glob("*"))}
+        if other := next((each for each in known if each != name and each.lower() == name.lower()), None):
+            raise UsageError(
+                f"view {name}: there is a view {other} (names that differ only in case are the same). "
+                "Choose another name, or write it in the same way."
+            )
+
+    def _declared_for(self, name: str) -> Declared:
+        """Return the declared sources, for one of these names; raises SourceError if the name is a view's."""
+        if view := self._catalog.views.get(name):
+            raise SourceError(
+                f"source {name}: it is the view {view.name}, which is not landed. Refresh that, or what reads it."
+            )
+        return self._catalog.declared
+
+
+def locate_root(root: str | Place) -> Place:
+    """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
+    if isinstance(root, RemotePath):
+        return root
+    address = locate_folder("warehouse", root)
+    if is_remote(address) and has_password(address):
+        raise SourceError(f"warehouse {mask_secrets(address)}: the address contains a password. {INSTEAD}.")
+    return place_of(address)
+
+
+def check_arguments(spark: object, root: Place) -> None:
+    """Raise UsageError for anything but a Spark session, and SourceError for a root that cannot be a folder."""
+    if not isinstance(spark, SparkSession):
+        raise UsageError(
+            f"warehouse {root}: {type(spark).__name__} is not a Spark session. Pass one with Delta, such as start()."
+        )
+    if isinstance(root, RemotePath):
+        check_store(root)
+        return
+    existing = next((place for place in (root, *root.parents) if place.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise SourceError(f"warehouse {root}: {existing} is not a folder. Name another folder.")
+
+
+def check_default_file_system(spark: SparkSession, root: Path) -> None:
+    """Raise SourceError if Spark's default file system, for paths without a scheme, is not this machine's."""
+    default = catalyst.default_file_system(spark)
+    if not default.startswith("file:"):
+        raise SourceError(
+            f"warehouse {root}: Spark would put its tables on {mask_secrets(default)}, the default file system. "
+            "Set spark.hadoop.fs.defaultFS to file:///, and name tables on other file systems by their whole URI."
+        )
+
+
+__all__ = [
+    "Address", "BusyError", "CatalogError", "ChangedQueryError", "Delta", "DeltafoldError", "DeltafoldWarning",
+    "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql", "NotConvergedError", "Policy",
+    "QueryError", "RefusedError", "Report", "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning",
+    "Upkeep", "UsageError", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
+]  # fmt: skip

@@ -1,0 +1,184 @@
+"""Render landings, reports and rows as plain lines and aligned columns.
+
+No colours: the same text serves a terminal, a log and a test. Control characters in data are escaped,
+since a terminal would execute them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltafold.algebra.results.upkeep import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from deltafold.api import Landing, Report, Upkeep, Verification
+    from deltafold.pipelines.catalogue import Pipeline
+    from deltafold.spark.doctor import Finding
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Align columns under their headers; numbers to the right, None as NULL."""
+    cells = [[cell(value) for value in row] for row in rows]
+    columns = [_column(cell(title), [row[place] for row in cells]) for place, title in enumerate(headers)]
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+
+
+def _column(title: str, cells: list[str]) -> list[str]:
+    width = max(len(text) for text in [title, *cells])
+    numbers = bool(cells) and all(text == "NULL" or _NUMBER.match(text) for text in cells)
+    return [text.rjust(width) if numbers else text.ljust(width) for text in [title, "-" * width, *cells]]
+
+
+def cell(value: object) -> str:
+    """Render a value for a column: NULL for None, control characters escaped."""
+    text = "NULL" if value is None else str(value)
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def render_landing(done: Landing) -> str:
+    """Render a landing as one line: partitions landed, removed and unchanged, and rows in quarantine."""
+    total = sum(done.quarantined.values())
+    held = [f"{format_count(total, 'row')} in quarantine"] if total else []
+    if not done.landed and not done.removed:
+        return f"{done.source}: {', '.join(['no new rows' if done.stream else 'no new files', *held])}"
+    parts = (
+        [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
+        if done.landed
+        else []
+    )
+    parts = [f"{format_count(done.rows, 'row')} landed"] if done.stream else parts
+    parts += [f"{format_count(len(done.removed), 'partition')} removed"] if done.removed else []
+    parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
+    parts += [f"{format_count(done.late, 'late row')} left out"] if done.late else []
+    malformed = done.left_out - done.late
+    parts += [f"{format_count(malformed, 'malformed row')} left out"] if malformed > 0 else []
+    parts += [f"{format_count(done.kept, 'closed row')} kept"] if done.kept else []
+    return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
+
+
+def render_replays(name: str, done: Sequence[Landing]) -> str:
+    """Render replays of a pipeline: by source, partitions landed and rows that stay in quarantine; what is next."""
+    moved = [landing for landing in done if landing.landed or landing.removed]
+    lines = [render_landing(each) if each in moved else f"{each.source}: no rows in quarantine" for each in done]
+    return "\n".join([*lines, *([f"The answer takes them in at the next run: deltafold run {name}"] if moved else [])])
+
+
+def render_report(done: Report) -> str:
+    """Render a report: its sentence, the versions of the sources, and the seconds of each phase."""
+    lines = [done.sentence, *(f"  because: {reason}" for reason in done.because)]
+    if done.versions:
+        moves = (f"{name} {'-' if old is None else old} to {new}" for name, (old, new) in done.versions.items())
+        lines.append(f"  source versions: {', '.join(moves)}")
+    if done.phases:
+        lines.append(f"  seconds: {', '.join(f'{name} {seconds:.1f}' for name, seconds in done.phases.items())}")
+    return "\n".join(lines)
+
+
+def render_run(landings: Iterable[Landing], reports: Iterable[Report]) -> str:
+    """Render a run of one pipeline: its landings, then its refreshes."""
+    return "\n".join([*map(render_landing, landings), *map(render_report, reports)])
+
+
+def render_history(reports: Sequence[Report]) -> str:
+    """Render one row per refresh, the oldest first."""
+    if not reports:
+        return "never refreshed"
+    counts = ("changed", "groups", "written", "jobs", "commits")
+    return table(("generation", "epoch", "verdict", *counts, "seconds", "finished"), map(_past, reports))
+
+
+def _past(done: Report) -> tuple[object, ...]:
+    counts = (f"{done.change_rows:,}", f"{done.groups:,}", f"{done.rows_written:,}", done.jobs, done.commits)
+    return (done.generation, done.epoch, done.verdict, *counts, f"{done.seconds:.1f}", done.finished)
+
+
+def render_verification(found: Verification) -> str:
+    """Render the sentence of a verification, and a few of the rows that differ."""
+    return "\n".join([found.sentence, *(f"  {cell(row)}" for row in found.sample)])
+
+
+def render_catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
+    """Render one row per pipeline; for an invalid one the reason."""
+    headers = ("pipeline", "policy", "sources", "schedule", "description")
+    return table(headers, (_describe(name, found) for name, found in pipelines.items()))
+
+
+def _describe(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
+    if isinstance(found, Exception):
+        return (name, "-", "-", "-", first_line_of(found))
+    declared = found.declaration
+    return (
+        name,
+        declared.policy,
+        ", ".join(declared.sources) or "-",
+        declared.schedule or "-",
+        declared.description or "-",
+    )
+
+
+def render_status(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Render one row per pipeline, from the facts of `deltafold status --json`."""
+    sizes = ("state size", "view size")
+    headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
+    return table(headers, map(_status_row, rows))
+
+
+def _status_row(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """Render one line of the status: the lag by source if there is any."""
+    lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
+    behind = [
+        f"{source} {format_count(versions, 'version')}" + ("" if rows is None else f", {format_count(rows, 'row')}")
+        for source, versions, rows in lags
+        if versions
+    ]
+    state = f"{row['state']}, epoch {row['unfinished']}" if row.get("unfinished") is not None else row["state"]
+    sizes, age = row.get("sizes") or {}, row.get("age")
+    cells = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
+    kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
+    held = [f"{source} {format_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
+    lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
+    return (row["name"], state, *cells, *lists, *kept, row.get("problem", "-"))
+
+
+def size(found: Mapping[str, int] | None) -> str:
+    """Render bytes, files, and fragmented partitions, which `maintain` would rewrite."""
+    if found is None:
+        return "-"
+    fragmented = f", {format_count(found['fragmented'], 'partition')} fragmented" if found["fragmented"] else ""
+    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{fragmented}"
+
+
+def duration(seconds: float) -> str:
+    """Render a time in its largest unit."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return format_count(int(seconds // length), unit)
+    return format_count(int(seconds), "second")
+
+
+def render_upkeep(done: Upkeep) -> str:
+    """Render the sentence, a line for each changed table, and the retention."""
+    lines = [done.sentence]
+    for name, each in done.tables.items():
+        rewritten = (
+            f"{format_count(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
+        )
+        removed = f"{format_count(each.removed, 'old file')} removed, {format_bytes(each.freed)}"
+        parts = ([rewritten] if each.partitions else []) + ([removed] if each.removed else [])
+        lines += [f"  {name}: {'; '.join(parts)}"] if parts else []
+    return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])
+
+
+def render_findings(found: Iterable[Finding]) -> str:
+    """Render one line per check of the doctor: ok or FAIL, and its sentence."""
+    return "\n".join(f"{'ok  ' if each.ok else 'FAIL'}  {each.sentence}" for each in found)
+
+
+def first_line_of(error: Exception) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,276 @@
+"""Analyse and compile the query of one view, and choose how it is refreshed.
+
+It joins language (text to plan), compiler (plan to program) and refresh (program to refresh
+strategy), none of which imports another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from deltafold.algebra.constraints import Constraint
+from deltafold.algebra.errors import Refusal, RefusedError, SourceError, UsageError
+from deltafold.algebra.plan import Column, SourceRead
+from deltafold.algebra.plan.answer_columns import find_group_key, find_partition_key
+from deltafold.algebra.program import Program
+from deltafold.algebra.recipe import Current, Recipe
+from deltafold.algebra.results.report import Description, StateDescription
+from deltafold.algebra.sources import is_name
+from deltafold.algebra.sqltext import quoted
+from deltafold.algebra.traversal import walk
+from deltafold.compiler.compile import check_outputs, compile_query
+from deltafold.compiler.cost import estimate_cost
+from deltafold.compiler.draft import Draft, Publish
+from deltafold.compiler.explain import explain_passes, explain_program, explain_refusal
+from deltafold.compiler.passes.choose_publication import check_answer_table, refuse_answer_table
+from deltafold.compiler.plan_text import outline_plan
+from deltafold.language.analysis import Analysis, analyse
+from deltafold.language.determinism.tie_breaking import break_ties
+from deltafold.language.evaluation import evaluate
+from deltafold.language.fingerprint.equality import SparkEquality
+from deltafold.language.mentions import Mentions, NoDataError
+from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.query import Ordering, Query, QueryText, Settings
+from deltafold.language.query_sources import Sources
+from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
+from deltafold.language.unread import empty
+from deltafold.operations.sampling import Sample, sample_of
+from deltafold.refresh.full_recompute import FullRecompute
+from deltafold.refresh.incremental_refresh import Incremental
+from deltafold.refresh.mode import Choice, CostBased, Fixed, ModePolicy
+from deltafold.refresh.sources.source_catalog import char_length
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import isolate_session
+
+RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
+Policy = Literal["incremental", "auto", "definition"]
+Remedy = Literal["refuse", "rebuild"]
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A view's query over its sources; each stage of the compilation runs when it is first needed.
+
+    The analysis alone gives the answer's columns, which suffice to compile a view above.
+    sources: looked up when needed; mentions: the names in the query; settings: those that its answer depends on;
+    kept: the recipe of the view's state, if there is one; earlier: an analysis that its own is to be compared with.
+    """
+
+    spark: SparkSession
+    name: str
+    text: QueryText
+    policy: Policy
+    publish: Publish
+    sources: Sources
+    mentions: Mentions
+    settings: Settings
+    kept: Recipe | None = None
+    earlier: Analysis | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The answer's columns under the user's names."""
+        return self.analysis.columns
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The answer's columns with Spark's types, and the lengths of CHAR columns."""
+        ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
+        found = zip(catalyst.schema_of(ddl), catalyst.python_schema(self.analysis.plan.schema()), strict=True)
+        return StructType([StructField(each.name, each.dataType, True, char_length(column)) for each, column in found])
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The declared sources that the query may read, as of its analysis."""
+        return self.mentions.among(self.sources.names)
+
+    def fits(self, settings: Settings) -> bool:
+        """Return whether these settings and the sources declared by now would give the same compilation."""
+        same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
+        return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
+
+    def has_query_of(self, other: Compilation) -> bool:
+        """Return whether both have the same query; a Python function may return another one at each call."""
+        if self.analysis.has_plans_of(other.analysis):
+            return True
+        mine, its = self.query, other.query
+        named = [name for _, name in mine.outputs] == [name for _, name in its.outputs]
+        return named and (mine.fingerprint, mine.ordering) == (its.fingerprint, its.ordering)
+
+    def sample(self, share: float, epoch: int) -> Sample | None:
+        """Return a sample of the answer by its group keys; None for a share of 1; raises QueryError (see sample_of)."""
+        return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
+
+    def explain(self, chosen: Choice, trace: bool = False) -> str:
+        """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
+        if isinstance(chosen.strategy, Incremental):
+            text = explain_program(self.name, chosen.strategy.program)
+        else:
+            text = explain_refusal(self.name, self._refusals, self.policy)
+        reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
+        program = ""
+        if isinstance(self.text, Mrql):
+            program = f"\n\nMRQL became:\n{self.text.show(self.sources.names, self.sources.schema)}"
+        return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+
+    def description(self, chosen: Choice) -> Description:
+        """Return the compiled view as plain data, for an orchestrator's graph."""
+        states: tuple[StateDescription, ...] = ()
+        if isinstance(chosen.strategy, Incremental):
+            program = chosen.strategy.program
+            states = tuple(
+                StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
+                for s in program.stages
+            )
+        columns = tuple((column.name, column.type) for column in self.columns)
+        mode, sources, text = chosen.strategy.mode, chosen.strategy.sources, self.explain(chosen)
+        key = self.partition_key or ""
+        return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The query as Spark analysed it; raises SourceError for a source without a schema, QueryError from Spark."""
+        try:
+            with citing_moved_columns(self._types, self.kept):
+                given = self.sources.names, self.sources.schema, self.sources.monoids, self.earlier
+                found = analyse(self.spark, self.text, *given)
+        except NoDataError as error:
+            was_read = self.kept is not None and error.source in self.kept.sources
+            raise SourceError(self.sources.without_data(error.source, was_read)) from error
+        check_outputs(tuple((column, column.name) for column in found.columns))
+        return found
+
+    @cached_property
+    def query(self) -> Query:
+        """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have."""
+        analysis = self.analysis
+        with citing_moved_columns(self._types, self.kept):
+            return translate_analysis(analysis, self.kept, self.sources.schema, self.sources.views)
+
+    @property
+    def partition_key(self) -> str | None:
+        """The answer's column that contains a partition column of a source unchanged."""
+        partitioned_by = {name: self.sources.partitioned_by(name) for name in self.query.sources}
+        return find_partition_key(self.query.plan, self.query.outputs, partitioned_by)
+
+    @cached_property
+    def mode_policy(self) -> ModePolicy:
+        """The modes in which the view may be maintained under its policy; raises RefusedError."""
+        program, recomputable = self._program, not refuse_answer_table(self.query.outputs)
+        if isinstance(program, RefusedError):
+            # if two runs of the batch query differ, recomputing cannot help
+            if not self.query.determined or self.policy == "incremental":
+                raise program
+        elif self.policy == "incremental" or (self.policy == "auto" and not recomputable):
+            return Fixed(self.current, self._incremental(program))
+        elif self.policy == "auto":
+            return CostBased(self.current, self._incremental(program), self._recomputed, estimate_cost)
+        check_answer_table(self.query.outputs)
+        refused = self._refusals[0].node if self.policy == "auto" and self._refusals else ""
+        return Fixed(self.current, self._recomputed, refused)
+
+    @cached_property
+    def current(self) -> Current:
+        """The recipe of the query, to compare with the one that the view's state was built from."""
+        query = self.query
+        read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
+        known = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
+        for node in walk(query.plan):
+            if isinstance(node, SourceRead):
+                read[node.relation] |= {name: known[node.relation][name] for name, _ in node.fields}
+        recipe = Recipe(
+            query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
+            dict(query.settings), query.functions, query.names, releases(self.spark),
+        )  # fmt: skip
+        return Current(recipe, self._types)
+
+    def order(self, answer: DataFrame) -> DataFrame:
+        """Return the answer in the query's order, if it has one."""
+        keys = [order(key) for key in self.query.ordering]
+        return answer.orderBy(*keys) if keys else answer
+
+    def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
+        spark = self.spark if callable(self.text) else isolate_session(self.spark)
+        if not callable(self.text):
+            spark.conf.set(RECURSION_ROWS, "-1")  # a safety of Spark's engine, which a view need not have
+
+        def frame(name: str) -> DataFrame | None:
+            """Return the frame of a source; an empty one if the query names it but, after pruning, does not read it."""
+            schema = None if name in frames else self.sources.schema(name)
+            return frames.get(name) if schema is None else empty(spark, schema)
+
+        monoids = self.sources.monoids
+        return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame, monoids), monoids)
+
+    @property
+    def _types(self) -> ColumnTypes:
+        """Return the columns of all sources, to report which changed since a state was built."""
+        return ColumnTypes(self.sources.names, self.sources.peek)
+
+    @cached_property
+    def _constraints(self) -> tuple[Constraint, ...]:
+        return self.sources.constraints(self.query.sources)
+
+    @cached_property
+    def _draft(self) -> Draft:
+        query = self.query
+        options = query.forbidden, self.sources.invariant, self.publish, self._constraints, self.sources.views
+        equality = SparkEquality(self.spark, query.attributes)
+        return Draft(query.plan, query.outputs, query.fingerprint, *options, equality=equality)
+
+    @cached_property
+    def _program(self) -> Program | RefusedError:
+        try:
+            return compile_query(self._draft)
+        except RefusedError as error:
+            return error
+
+    def _incremental(self, program: Program) -> Incremental:
+        circumstances = tuple(self.query.settings), tuple(sorted(releases(self.spark).items()))
+        return Incremental(program, self.query.attributes, lambda: self.partition_key, circumstances)
+
+    @property
+    def _recomputed(self) -> FullRecompute:
+        query, columns = self.query, tuple(name for _, name in self.query.outputs)
+        by_definition, facts = self.policy == "definition", self._constraints
+        options = columns, self.batch, by_definition, facts, lambda: self.partition_key
+        return FullRecompute(query.fingerprint, query.sources, *options)
+
+    @property
+    def _refusals(self) -> tuple[Refusal, ...]:
+        return self._program.refusals if isinstance(self._program, RefusedError) else ()
+
+
+def check_options(name: str, query: object, policy: str, publish: str, on_change: str, on_lost: str) -> None:
+    """Raise UsageError for an invalid view name, for what cannot be a query, or for unknown options."""
+    if not is_name(name):
+        raise UsageError(f"view {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
+    if not (callable(query) or isinstance(query, str | Mrql)):
+        raise UsageError(
+            f"view {name}: {type(query).__name__} is not a query. Give SQL text, Mrql(text), or a function that takes "
+            "DataFrames and returns one."
+        )
+    if policy not in get_args(Policy):
+        raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
+    if publish not in get_args(Publish):
+        raise UsageError(f"view {name}: unknown publication {publish!r}. Use auto or table.")
+    for option, value in (("on_change", on_change), ("on_lost", on_lost)):
+        if value not in get_args(Remedy):
+            raise UsageError(f"view {name}: unknown {option} {value!r}. Use refuse or rebuild.")
+
+
+def order(key: Ordering) -> SparkColumn:
+    """Return one key of ORDER BY."""
+    column = F.col(quoted(key.name))
+    if key.ascending:
+        return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+    return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()

@@ -1,0 +1,143 @@
+"""List the rule of each kind of operator, for explain and for the documented table of operators.
+
+`python -m deltafold.compiler.operators` prints the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltafold.algebra.monoids.family import infer_monoid
+from deltafold.algebra.monoids.kinds import Group, Monoid, Recomputed
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A kind of operator: its rule, the state stored for it, the reads, and the effect of deletions."""
+
+    name: str
+    rule: str
+    state: str
+    reads: str
+    deletions: str
+
+
+# Spark's class names of aggregates, the argument types by which each is classified, and its name in SQL
+AGGREGATES = (
+    ("count", "int", "count"), ("sum", "int", "sum and avg of integers and decimals"),
+    ("stddevsamp", "int", "stddev and variance of TINYINT to INT"),
+    ("bitxoragg", "int", "bit_xor"), ("min", "int", "min"),
+    ("max", "int", "max"), ("minby", "int", "min_by"), ("maxby", "int", "max_by"),
+    ("bitandagg", "int", "bit_and and bool_and"), ("bitoragg", "int", "bit_or and bool_or"),
+    ("sum", "double", "sum and avg of doubles (for deleted NaN, infinities and huge numbers alone)"),
+    ("stddevsamp", "double", "stddev and variance of doubles and BIGINT"),
+    ("covsample", "double", "covar"), ("corr", "double", "corr"), ("percentile", "int", "percentile, median"),
+    ("mode", "int", "mode"), ("collectlist", "int", "collect_list"), ("collectset", "int", "collect_set"),
+    ("listagg", "string", "listagg"), ("approximatepercentile", "int", "approx_percentile"),
+    ("hyperloglogplusplus", "int", "approx_count_distinct"), ("skewness", "double", "skewness"),
+    ("histogramnumeric", "int", "histogram_numeric and every other"),
+)  # fmt: skip
+
+
+def list_aggregates(kind: type[Group | Monoid | Recomputed]) -> str:
+    """Return the names of the aggregates whose accumulator is of a kind."""
+    found = [(infer_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
+    return ", ".join(name for monoid, name in found if (Recomputed if monoid is None else type(monoid)) is kind)
+
+
+KEYED = "the group row count, and the aggregates' own columns, by lineage key"
+LINEAR = Operator(
+    "SELECT, WHERE, explode, UNION ALL, cube, rollup, grouping sets, scalar Python and Arrow functions",
+    "linear", "none", "the change alone", "the same operator on deleted rows",
+)  # fmt: skip
+INNER = Operator(
+    "inner, cross and comma joins on any condition, uncorrelated scalar subqueries",
+    "one term for each input that changed: the inputs before it as they are now, those after it as they were",
+    "none", "the other inputs, within the intervals of the change's keys", "as any change",
+)  # fmt: skip
+OUTER = Operator(
+    "left, right and full joins, IN, EXISTS and their negations, correlated subqueries, LATERAL, INTERSECT, EXCEPT",
+    "Δl, then the rows that a changed row of r can match, before and after",
+    "none; one for each GROUP BY within, and for the keys that IN or EXISTS looks for in a join",
+    "both inputs, within the intervals of the change's keys", "as any change",
+)  # fmt: skip
+ADDITIVE = Operator(
+    f"GROUP BY and totals: {list_aggregates(Group)}",
+    "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state", "subtract",
+)  # fmt: skip
+EXTREME = Operator(
+    f"GROUP BY and totals: {list_aggregates(Monoid)}, "
+    "declared monoids (with an inverse, for deleted values that it does not cancel alone)", ADDITIVE.rule, KEYED,
+    "touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
+    "recompute the groups whose value they reach",
+)  # fmt: skip
+UNMERGED = Operator(
+    f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's", "touched groups are recomputed",
+    "the answer of each group", "the rows of touched groups", "recomputed",
+)  # fmt: skip
+DISTINCT = Operator(
+    "SELECT DISTINCT, UNION, DISTINCT in aggregates", "group row count crossing zero",
+    "the row count of each distinct value", "touched buckets of the state", "subtract",
+)  # fmt: skip
+WINDOW = Operator(
+    "windows with PARTITION BY, QUALIFY, top-k per group, Pandas functions of groups",
+    "touched partitions, before and after", "none", "the rows of touched partitions", "recomputed",
+)  # fmt: skip
+WHOLE = Operator(
+    "windows without PARTITION BY, ORDER BY with LIMIT or OFFSET", "all rows, before and after", "none",
+    "all rows of the input, twice", "recomputed",
+)  # fmt: skip
+RECURSION = Operator(
+    "fixpoint, WITH RECURSIVE … UNION",
+    "derivations are counted by level; in rounds, rows without one at their level are removed, then others are added",
+    "each row with its levels and the number of derivations at each",
+    "touched rows of the state; the other inputs of the step, within the intervals of the round's keys",
+    "as any change",
+)  # fmt: skip
+LEVELS = Operator(
+    "WITH RECURSIVE … UNION ALL, fixpoint with a key", "the levels that a change reaches, in rising order",
+    RECURSION.state, RECURSION.reads, "as any change",
+)  # fmt: skip
+REPLAY = Operator(
+    "iterate with times", "the steps are evaluated from the start, and the difference is applied",
+    "the answer; the group-bys below the step", "the start and the inputs of the step, in every step", "recomputed",
+)  # fmt: skip
+CLUSTERS = Operator(
+    "iterate with times, of a group-by of points by the nearest center (k-means)",
+    "the change of the points is added to the sums of each step, and old points whose nearest center may have changed "
+    "are taken from one sum to another",
+    "the centers of each step and the sums of their points; the answer; once needed, the points with their margins",
+    "those; the points whose margin is less than what centers have moved; all points, in every step, once these are "
+    "more than a tenth", "subtract",
+)  # fmt: skip
+CONVERGENCE = Operator(
+    "iterate to a residual or an error", "steps from the stored answer, until the measured residual is small enough",
+    REPLAY.state, "the inputs of the step, in every step", "as any change",
+)  # fmt: skip
+OPERATORS = (
+    LINEAR,
+    INNER,
+    OUTER,
+    ADDITIVE,
+    EXTREME,
+    UNMERGED,
+    DISTINCT,
+    WINDOW,
+    WHOLE,
+    RECURSION,
+    LEVELS,
+    REPLAY,
+    CLUSTERS,
+    CONVERGENCE,
+)
+
+
+def operator_table() -> str:
+    """Return all operators as a Markdown table."""
+    lines = ["| operator | how it is maintained | state kept | what is read | deletions |", "| --- " * 5 + "|"]
+    lines += [f"| {o.name} | {o.rule} | {o.state} | {o.reads} | {o.deletions} |" for o in OPERATORS]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(operator_table(), end="")

@@ -1,0 +1,146 @@
+"""Pass: keep one state for group-bys of the same rows by the same keys (a common table that is read twice, say).
+
+    γ k; f(x) (R), γ k; f(x), g(x) (R)   →   one state γ k; f(x), g(x) (R), which both read
+
+R is the same rows if the plans are aligned (algebra/plan/alignment.py), and aggregates are equal if Spark's expressions
+are. If the aggregates of one state are among those of another, the readers of both read the larger one, each under its
+own column names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deltafold.algebra.plan import Call, Column, Plan, SourceRead, StateRead
+from deltafold.algebra.plan.alignment import Aligner, Alignment, Equality
+from deltafold.algebra.program import Slot, Stage, State
+from deltafold.algebra.traversal import replace_children, walk
+from deltafold.compiler.draft import Draft
+
+Served = dict[str, tuple[str, Alignment]]
+"""The state that stands for another, and its columns by the names of the other's."""
+
+
+def share_states(draft: Draft) -> Draft:
+    """Return the program with one state for each set of equal group-bys, and a note for each that serves several."""
+    sharing = _Sharing(draft.equality)
+    for state in draft.states:
+        sharing.add(state)
+    if not sharing.served:
+        return draft
+    names = {state.name: f"state_{number}" for number, state in enumerate(sharing.kept, 1)}
+
+    def rename_reads(plan: Plan) -> Plan:
+        if not isinstance(plan, StateRead):
+            return replace_children(plan, tuple(map(rename_reads, plan.children)))
+        state, own = sharing.state_columns(plan)
+        return StateRead(names.get(state, state), plan.columns, () if own == plan.columns else own)
+
+    def stage(found: Stage) -> Stage:
+        if isinstance(found, State):
+            return replace(found, name=names[found.name], input=rename_reads(found.input))
+        sides = tuple(replace(side, plan=rename_reads(side.plan)) for side in found.sides)
+        return replace(found, init=rename_reads(found.init), sides=sides)
+
+    kept = tuple(map(stage, sharing.stages(draft.stages)))
+    notes = _notes(draft.states, sharing, names)
+    return replace(draft, plan=rename_reads(draft.plan), stages=kept, notes=(*draft.notes, *notes))
+
+
+class _Sharing:
+    """The states so far without those that another one serves; a state comes after those that it reads."""
+
+    def __init__(self, equality: Equality) -> None:
+        self.kept: list[State] = []
+        self.served: Served = {}
+        self._aligner = Aligner(equality, self.state_columns)
+
+    def add(self, state: State) -> None:
+        """Keep another state, unless a kept one serves it; it may serve kept ones, and is kept in place of them."""
+        alike = [known for known in self.kept if _shape(known.input) == _shape(state.input)]
+        for known in alike:
+            if (columns := self._serves(known, state)) is not None:
+                self.served[state.name] = known.name, columns
+                return
+        smaller = {known.name: columns for known in alike if (columns := self._serves(state, known)) is not None}
+        self.served |= {name: (state.name, columns) for name, columns in smaller.items()}
+        # the first of them comes after all that it reads, which is what the new one reads
+        place = next((i for i, known in enumerate(self.kept) if known.name in smaller), len(self.kept))
+        self.kept.insert(place, state)
+        self.kept = [each for each in self.kept if each.name not in smaller]
+
+    def stages(self, all_stages: Sequence[Stage]) -> list[Stage]:
+        """Return loops and kept states, each in the place of the first state that it stands for."""
+        kept: dict[str, Stage] = {state.name: state for state in self.kept}
+        found: dict[str, Stage] = {}
+        for stage in all_stages:
+            if isinstance(stage, State):
+                name, _ = self.state_columns(StateRead(stage.name, stage.columns))
+                found.setdefault(name, kept[name])
+            else:
+                found[stage.name] = stage
+        return [*found.values()]
+
+    def state_columns(self, read: StateRead) -> tuple[str, tuple[Column, ...]]:
+        """Return the kept state that a reader gets, and that state's columns in the order of the reader's."""
+        name, columns = read.state, read.own
+        while name in self.served:
+            name, found = self.served[name]
+            columns = tuple(found[column.name] for column in columns)
+        return name, columns
+
+    def _serves(self, large: State, small: State) -> Alignment | None:
+        """Return the columns of a state that are those of another; None if it lacks one, or has other groups."""
+        if len(small.keys) != len(large.keys) or len(small.slots) > len(large.slots):
+            return None
+        rows = self._aligner.align(small.input, large.input)
+        if rows is None or {rows.get(key.name) for key in small.keys} != set(large.keys):
+            return None
+        columns = {key.name: rows[key.name] for key in small.keys}
+        for slot in small.slots:
+            found = next((other for other in large.slots if self._equal(slot, other, rows)), None)
+            if found is None:
+                return None
+            columns[slot.call.column.name] = found.call.column
+        return columns
+
+    def _equal(self, one: Slot, other: Slot, rows: Alignment) -> bool:
+        """Return whether two aggregates of the same rows are equal."""
+        call, known = one.call, other.call
+        if one.accumulator != other.accumulator or _signature(call) != _signature(known):
+            return False
+        if [rows.get(column.name) for column in call.arguments] != [*known.arguments]:
+            return False
+        pairs = zip((*call.arguments, *call.buffers), (*known.arguments, *known.buffers), strict=True)
+        names = {column.name: equal for column, equal in pairs}
+        texts = {name: column.name for name, column in names.items()}
+        return self._aligner.same(call.answer, known.answer, names) and self._aligner.same_handles(
+            call.handle, known.handle, texts
+        )
+
+
+def _signature(call: Call) -> tuple[object, ...]:
+    """Return what two equal calls have in common, whatever their columns are called."""
+    types = tuple(column.type for column in (*call.arguments, *call.buffers))
+    return call.function, call.column.type, call.distinct, call.mode, len(call.arguments), types
+
+
+def _shape(plan: Plan) -> tuple[str, ...]:
+    """Return the tables that a plan reads, in order, which quickly distinguish most plans."""
+    return tuple(
+        node.relation if isinstance(node, SourceRead) else "a state"
+        for node in walk(plan)
+        if isinstance(node, SourceRead | StateRead)
+    )
+
+
+def _notes(states: Sequence[State], sharing: _Sharing, names: dict[str, str]) -> list[str]:
+    """Return a line for each state that serves several group-bys, with their columns."""
+    notes: list[str] = []
+    for kept in sharing.kept:
+        readers = [s for s in states if sharing.state_columns(StateRead(s.name, s.columns))[0] == kept.name]
+        if len(readers) > 1:
+            columns = " and ".join(f"({', '.join(column.name for column in state.columns)})" for state in readers)
+            notes.append(f"{names[kept.name]} is shared by {len(readers)} group-bys of the same rows: {columns}")
+    return notes

@@ -1,0 +1,123 @@
+"""Run the part of a step that needs Spark in a process of its own, through Dagster Pipes.
+
+That process runs `deltafold step`: under spark-submit, or as a job of a platform. It gets the task, and sends back the
+result, from which the step makes the same events as from one of Dagster's own process. Its progress is logged to the
+run; its standard output and error are the run's, where the client of the platform shows them.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from deltafold.cli.pipes import EXTRA, read_fault
+from deltafold.dagster.failures import end_when_cancelled, failure_of
+from deltafold.dagster.resources import StepContext
+from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.tasks import Task, TaskResult, read_result
+
+SUBMIT_VARIABLE = "DELTAFOLD_SUBMIT"
+AGAIN = "What was begun is finished by the next attempt or run."
+GRACE_SECONDS = 20.0  # for a process that is asked to end
+
+
+class PipesSpark(dg.ConfigurableResource, ABC):
+    """Spark in another process for each step; a subclass starts it by a client of Dagster Pipes."""
+
+    @abstractmethod
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+        """Run `deltafold step` on the platform to its end, by `client.run(context=context, extras=extras, …)`."""
+
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
+        """Do a task on a pipeline in another process; see TaskRunner."""
+        asked = {"pipeline": pipeline.name, "task": asdict(task)}  # pyright: ignore[reportArgumentType]
+        with end_when_cancelled():
+            answers = self.launch(context, {EXTRA: asked}).get_custom_messages()
+        if not answers:
+            raise dg.Failure(
+                f"{pipeline.name}: the process of this step ended without a result: it does not run `deltafold step`, "
+                f"or its messages did not arrive. See its output and the logs of this run, and correct how it is "
+                f"started. {AGAIN}"
+            )
+        if fault := read_fault(answers[-1]):
+            raise failure_of(fault)
+        return read_result(task, answers[-1]["result"])
+
+
+class SubmittedSpark(PipesSpark):
+    """Spark in a process that a command on this machine starts, such as spark-submit in client mode."""
+
+    command: str = Field(
+        description="The command line of Deltafold, such as: spark-submit --master yarn job.py; `step` is added. "
+        "Quotes are those of a shell."
+    )
+
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+        """Run the command to its end.
+
+        Raises:
+            dg.Failure: it cannot be started, or it ended with an error before it sent a result.
+        """
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            why = (
+                f"{SUBMIT_VARIABLE}: {str(error).lower()} in {self.command}. Correct it, and reload the code location."
+            )
+            raise dg.Failure(why, allow_retries=False) from error
+        with dg.open_pipes_session(
+            context=context,
+            context_injector=dg.PipesTempFileContextInjector(),
+            message_reader=dg.PipesTempFileMessageReader(),
+            extras=extras,
+        ) as session:
+            try:
+                code = run_group([*words, "step"], os.environ | session.get_bootstrap_env_vars())
+            except OSError as error:
+                why = f"{words[0]}: it cannot be started: {error.strerror}. Correct {SUBMIT_VARIABLE}."
+                raise dg.Failure(why, allow_retries=False) from error
+        if code and not session.get_custom_messages():
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+            raise dg.Failure(
+                f"{self.command} ended {how} before it sent a result. See its output, which is that of the run, and "
+                f"correct {SUBMIT_VARIABLE} if it is wrong. {AGAIN}"
+            )
+        return dg.PipesClientCompletedInvocation(session)
+
+
+def run_group(command: Sequence[str], environment: Mapping[str, str], grace: float = GRACE_SECONDS) -> int:
+    """Run a command to its end, and return its exit code, or -number of the signal that ended it.
+
+    If this process is interrupted, the command is ended, too, with all processes that it started: asked by SIGINT, and
+    killed after `grace` seconds. Raises OSError if it cannot be started.
+    """
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait()
+    except BaseException:
+        try:
+            end_group(process, grace)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def end_group(process: subprocess.Popen[bytes], grace: float) -> None:
+    """Ask all processes of a group to end, and wait for it at most `grace` seconds."""
+    deadline = time.monotonic() + grace
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)  # raises once none is left
+            time.sleep(0.2)

@@ -1,0 +1,59 @@
+"""Turn errors into failed steps that show their cause, and no value of a row; pipelines/faults.py describes them.
+
+Dagster stores a failure with its causes in the event database, so a failure has no cause, unless the pipeline declares
+`show_rows_in_errors: true`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+from dagster._core.errors import DagsterExecutionInterruptedError  # a cancelled run has no public exception
+
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.faults import TaskFault, explain_fault
+
+CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+
+
+class CancelledStepError(DagsterExecutionInterruptedError, dg.DagsterError):
+    """A step's run was cancelled. As a DagsterError it ends the run: other interrupts are tried again by CRASHES."""
+
+
+@contextmanager
+def end_when_cancelled() -> Iterator[None]:
+    """Raise CancelledStepError for an interrupt of the body."""
+    try:
+        yield
+    except (DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
+        raise CancelledStepError from interrupt
+
+
+@contextmanager
+def failures(pipeline: Pipeline) -> Iterator[None]:
+    """Raise the exceptions of the body as Dagster Failures, without values of rows unless the pipeline shows them.
+
+    Raises:
+        dg.Failure: with the traceback of the exception, whose lines are code.
+        CancelledStepError: the run was cancelled.
+    """
+    shown = pipeline.declaration.show_rows_in_errors
+    from deltafold.spark.lost import explain_lost_spark
+
+    try:
+        with end_when_cancelled(), explain_lost_spark():
+            yield
+    except CancelledStepError:
+        raise
+    except Exception as error:
+        if shown and not isinstance(error, DeltafoldError):
+            raise
+        failure = failure_of(explain_fault(error, shown))
+        raise failure.with_traceback(error.__traceback__) from (error if shown else None)
+
+
+def failure_of(fault: TaskFault) -> dg.Failure:
+    """Return the failure of a step for a fault, which the step's policy tries again if that may help."""
+    metadata = {name: dg.MetadataValue.text(text) for name, text in fault.parts.items()}
+    return dg.Failure(fault.sentence, metadata=metadata, allow_retries=fault.again)

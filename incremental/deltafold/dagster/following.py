@@ -1,0 +1,124 @@
+"""Decide from Dagster's events whether a view is behind its sources, and whether to refresh it now or to wait.
+
+Each landing, and each new version of an external table, has an event with the source's version; each refresh has one
+with the versions that it consumed, and with its own epoch, which is the version of a view that another view reads. A
+view is behind when these differ. So it does not matter which process landed, when, in how many runs, or whether a
+refresh was running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh
+of the pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed
+by one refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus  # backfills have no public interface
+from filelock import FileLock, Timeout
+
+from deltafold.dagster import keys, metadata
+from deltafold.pipelines.catalogue import Pipeline
+
+_UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
+
+
+@dataclass(frozen=True)
+class Event:
+    """The last event of a source: its number in Dagster's log, and the source's version then (of a view, text)."""
+
+    number: int
+    version: int | str
+
+
+def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
+    """Return the last event of every source that has one."""
+    found = {name: last_materialisation(instance, key) for name, key in source_keys(pipeline).items()}
+    return {
+        name: Event(record.storage_id, recorded)
+        for name, record in found.items()
+        if record and (recorded := _version_in(_metadata(record))) is not None
+    }
+
+
+def consumed_versions(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
+    """Return the versions that the view's last refresh in Dagster consumed, by source; None before the first."""
+    versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
+    return versions if isinstance(versions, Mapping) else None
+
+
+def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None) -> Sequence[str]:
+    """Return the sources whose last event the view has not consumed; never those that the query does not read."""
+    if versions is None:
+        return sorted(events)
+    return sorted(name for name, version in versions.items() if name in events and events[name].version != version)
+
+
+def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
+    """Name the run, backfill or report that must end before a refresh makes sense; None if there is none."""
+    if report_lock(pipeline).exists() and _is_held(report_lock(pipeline)):
+        return "a command that is reporting"
+    own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
+    views = {pipeline.name, *(below.name for below in pipeline.below.values())}
+    jobs = {job(view) for view in views for job in (keys.update_job, keys.refresh_job)}
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
+        run = record.dagster_run
+        if run.job_name in jobs or own & set(run.asset_selection or ()):
+            return f"run {run.run_id}"
+    for backfill in instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
+        if own & set(backfill.asset_selection or ()):
+            return f"backfill {backfill.backfill_id}"
+    return None
+
+
+def report_lock(pipeline: Pipeline) -> Path:
+    """Return the lock that a command holds while it reports, between storing a landing and its refresh."""
+    return pipeline.note("reporting.lock")
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
+    """Return the assets that a pipeline's query reads, by source: landed tables, external tables, views."""
+    return {name: _source_key(pipeline, name) for name in pipeline.declaration.sources}
+
+
+def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
+    if name in pipeline.below:
+        return keys.view(pipeline.below[name].name)
+    return keys.landed(pipeline.name, name) if name in pipeline.landed else keys.external(pipeline.name, name)
+
+
+def _version_in(recorded: Mapping[str, object]) -> int | str | None:
+    """Return a table's version, or a view's generation and epoch, from an event."""
+    version = recorded.get("version")
+    if "epoch" in recorded:
+        return metadata.data_version(recorded["generation"], recorded["epoch"])
+    return version if isinstance(version, int) else None
+
+
+def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
+    """Return the version of an asset that its last materialisation shows; None before the first."""
+    return _version_in(last_metadata(instance, key))
+
+
+def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    """Return the record of an asset's last materialisation; None before the first."""
+    records = instance.fetch_materializations(key, limit=1).records
+    return records[0] if records else None
+
+
+def last_metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, object]:
+    """Return the metadata of an asset's last materialisation, empty before the first."""
+    record = last_materialisation(instance, key)
+    return _metadata(record) if record else {}
+
+
+def _metadata(record: dg.EventLogRecord) -> Mapping[str, object]:
+    event = record.asset_materialization
+    return {name: value.value for name, value in event.metadata.items()} if event else {}

@@ -1,0 +1,188 @@
+"""Turn the reports of landings, refreshes and checks into Dagster's metadata.
+
+Dagster's pages interpret the names with `dagster/` (columns, row count, address); the others are the names in the
+library's reports.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from deltafold.algebra.results.report import Description, Landing, Report, StateDescription, Verification
+from deltafold.algebra.results.upkeep import Upkeep
+from deltafold.dagster.picture import cost_picture, rounds_picture
+from deltafold.pipelines.tasks import RefreshedView
+
+Metadata = Mapping[str, dg.MetadataValue]
+
+LISTED_ROUNDS = 30  # rounds of a loop in a table
+
+CONSUMED = "versions consumed"
+"""The metadata name, in a view's materialisation, of the version up to which it has read each source, for programs."""
+
+
+def of_landing(landing: Landing) -> Metadata:
+    """Return the metadata of one landing, over all its partitions."""
+    return {
+        "version": dg.MetadataValue.int(landing.version),
+        "rows landed": dg.MetadataValue.int(landing.rows),
+        "partitions landed": dg.MetadataValue.int(len(landing.landed)),
+        "partitions unchanged": dg.MetadataValue.int(len(landing.unchanged)),
+        "partitions removed": dg.MetadataValue.int(len(landing.removed)),
+        "malformed rows left out": dg.MetadataValue.int(landing.left_out - landing.late),
+        "late rows left out": dg.MetadataValue.int(landing.late),
+        "closed rows kept": dg.MetadataValue.int(landing.kept),
+        "rows in quarantine": dg.MetadataValue.int(sum(landing.quarantined.values())),
+        "seconds": dg.MetadataValue.float(round(landing.seconds, 3)),
+    }
+
+
+def of_partition(landing: Landing, key: str) -> Metadata:
+    """Return the metadata of one partition of a landing."""
+    if key in landing.landed:
+        word = "landed"
+    elif key in landing.removed:
+        word = "removed: its folder has no files any more"
+    elif key in landing.unchanged:
+        word = "unchanged since it was landed"
+    else:
+        word = "empty: it has no files"
+    left_out = dg.MetadataValue.int(landing.quarantined.get(key, 0))
+    return {"partition": dg.MetadataValue.text(word), "rows in quarantine": left_out}
+
+
+def of_state(state: StateDescription) -> Metadata:
+    """Return the keys and columns of a state table."""
+    return {
+        "lineage key": dg.MetadataValue.text(", ".join(state.keys) or "none: one row"),
+        "columns": dg.MetadataValue.text(", ".join(state.columns)),
+    }
+
+
+def state_metadata(description: Description) -> Metadata:
+    """Return the metadata of all state tables at once."""
+    rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
+    return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
+
+
+def data_version(generation: object, epoch: object) -> str:
+    """Return the data version of a view, which a view above it consumes."""
+    return f"{generation}.{epoch}"
+
+
+def read_versions(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
+    """Return the version up to which a refresh has read each source; below: views that are sources, by source name."""
+    tables = report.table_versions
+    versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
+    return tables | {source: versions[view] for source, view in below.items() if view in versions}
+
+
+def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
+    """Return the work and cost of a refresh; below: views that are sources, by source name."""
+    whole = {
+        "epoch": report.epoch,
+        "generation": report.generation,
+        "rows in change": report.change_rows,
+        "groups": report.groups,
+        "rows read": report.rows_read,
+        "rows written": report.rows_written,
+        "jobs": report.jobs,
+        "commits": report.commits,
+    }
+    phases = [(name, f"{seconds:.2f}") for name, seconds in report.phases.items()]
+    return {
+        "verdict": dg.MetadataValue.text(report.verdict),
+        "summary": dg.MetadataValue.text(report.sentence),
+        "versions": dg.MetadataValue.md(_versions(report.versions)),
+        CONSUMED: dg.MetadataValue.json(read_versions(report, below)),
+        **({"because": dg.MetadataValue.text("\n".join(report.because))} if report.because else {}),
+        **({"partitions touched": dg.MetadataValue.json(list(report.partitions))} if report.partitions else {}),
+        "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
+        "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
+        **_loops(report),
+        **{name: dg.MetadataValue.int(number) for name, number in whole.items()},
+    }
+
+
+def _loops(report: Report) -> Metadata:
+    """Return the rounds of a refresh's loops, how many rows each moved, and the residuals of loops to a tolerance."""
+    if not report.rounds:
+        return {}
+    rows = [
+        (loop, phase, str(len(moved)), _first([f"{number:,}" for number in moved]))
+        for loop, phases in report.rounds.items()
+        for phase, moved in phases.items()
+    ]
+    residuals = [(loop, _first([f"{each:.3g}" for each in found])) for loop, found in report.residuals.items()]
+    return {
+        "loops": dg.MetadataValue.md(_table(("loop", "phase", "rounds", "rows in each"), rows)),
+        "rounds of loops": dg.MetadataValue.md(rounds_picture(report)),
+        **({"residuals": dg.MetadataValue.md(_table(("loop", "of each step"), residuals))} if residuals else {}),
+    }
+
+
+def _first(values: Sequence[str]) -> str:
+    """Return the first values of a list in one cell of a table; the picture has all of them."""
+    return ", ".join([*values[:LISTED_ROUNDS], *(["…"] if len(values) > LISTED_ROUNDS else [])])
+
+
+def view_metadata(done: RefreshedView) -> Metadata:
+    """Return the columns, row count, location and plan of a view, and the cost of its refreshes."""
+    columns = [dg.TableColumn(name, kind) for name, kind in done.description.columns]
+    return {
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
+        "dagster/row_count": dg.MetadataValue.int(done.rows),
+        "dagster/uri": dg.MetadataValue.text(done.address.path),
+        **({"dagster/table_name": dg.MetadataValue.text(done.address.publish_as)} if done.address.publish_as else {}),
+        "plan": dg.MetadataValue.text(done.description.mode),
+        "explain": dg.MetadataValue.md(f"```\n{done.description.explain}\n```"),
+        "cost": dg.MetadataValue.md(cost_picture(done.history, done.description.name)),
+    }
+
+
+def of_verification(verification: Verification, show_rows: bool) -> Metadata:
+    """Return the differences of a view from the batch query; show_rows: with a few of the rows that differ."""
+    sample = "\n".join(verification.sample) if show_rows else ""
+    measured = {
+        "residual": verification.residual,
+        "residual allowed": verification.allowed,
+        "bound": verification.bound,
+    }
+    return {
+        "share compared": dg.MetadataValue.float(verification.share),
+        "missing rows": dg.MetadataValue.int(verification.missing),
+        "extra rows": dg.MetadataValue.int(verification.extra),
+        "versions": dg.MetadataValue.json(dict(verification.versions)),
+        **{name: dg.MetadataValue.float(value) for name, value in measured.items() if value is not None},
+        **({"sample": dg.MetadataValue.md(f"```\n{sample}\n```")} if sample else {}),
+    }
+
+
+def of_upkeep(done: Upkeep) -> Metadata:
+    """Return the rewritten and removed files, and the retention."""
+    head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
+    rows = [
+        (name, each.work, *map(str, (each.partitions, *each.files, each.removed, each.freed)))
+        for name, each in done.tables.items()
+    ]
+    return {
+        "summary": dg.MetadataValue.text(done.sentence),
+        "tables": dg.MetadataValue.md(_table(head, rows)),
+        "kept": dg.MetadataValue.md("\n".join(f"- {kept}" for kept in done.keeps)),
+        "generations removed": dg.MetadataValue.int(len(done.generations)),
+        "journal entries removed": dg.MetadataValue.int(done.entries),
+        "retention hours": dg.MetadataValue.float(float(done.retention_hours)),
+        "seconds": dg.MetadataValue.float(round(done.seconds, 3)),
+    }
+
+
+def _versions(versions: Mapping[str, tuple[int | None, int]]) -> str:
+    rows = [
+        (source, "–" if before is None else str(before), str(after)) for source, (before, after) in versions.items()
+    ]
+    return _table(("source", "before", "after"), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

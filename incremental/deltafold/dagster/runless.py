@@ -1,0 +1,140 @@
+"""Report to Dagster the work that was done outside of its runs, by commands and by the demo.
+
+Each landing, refresh and verification is reported as the events of a Dagster run, without a run: materialisations of
+landed partitions, of external tables that were read, of state tables and views, and evaluations of the check. They are
+reported in the order of the graph, with the data versions that a run gives, so Dagster shows nothing as outdated. Work
+that was never reported is reported too: landed partitions, a version that another process landed, the epoch of a
+verification.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from filelock import FileLock
+
+from deltafold.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
+from deltafold.cli.orchestrator import Landed, Refreshed, ReportedWork, Verified
+from deltafold.dagster import following, keys, metadata
+from deltafold.dagster.partitions import can_be, partitions_of
+from deltafold.dagster.steps import checks, epochs
+from deltafold.dagster.steps.losses import loss_events
+from deltafold.lake.durable import make_private
+from deltafold.pipelines import descriptions
+from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.tasks import describe_refreshed
+
+if TYPE_CHECKING:
+    from deltafold.api import View
+
+DagsterEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
+WAIT_SECONDS = 60  # for another process that writes to the same Dagster instance
+
+
+def report(works: Sequence[ReportedWork]) -> None:
+    """Report work to the instance in DAGSTER_HOME. Raises any error of that instance."""
+    with warnings.catch_warnings(), dg.DagsterInstance.get() as instance:
+        warnings.simplefilter("ignore")  # parts of Dagster that may change; its version is pinned
+        report_to(instance, works)
+
+
+def report_to(instance: dg.DagsterInstance, works: Sequence[ReportedWork]) -> None:
+    """Report work to an instance; each event is stored before the next one is built, which may refer to it.
+
+    The pipelines' sensors are locked meanwhile: they would request a refresh between a landing's event and the next.
+    """
+    with ExitStack() as held:
+        for lock in sorted({following.report_lock(work.pipeline) for work in works}):
+            make_private(lock.parent)
+            held.enter_context(FileLock(lock, timeout=WAIT_SECONDS))
+        for work in works:
+            for event in _events(instance, work):
+                instance.report_runless_asset_event(event)
+
+
+def _events(instance: dg.DagsterInstance, work: ReportedWork) -> Iterator[DagsterEvent]:
+    match work:
+        case Landed(pipeline, landing):
+            yield from _landing(instance, pipeline, landing)
+        case Refreshed(pipeline, view, done, below):
+            if not (below and done.verdict == NOTHING_TO_DO and _is_known(instance, pipeline, done)):
+                yield from _refresh(instance, pipeline, view, done)
+        case Verified(pipeline, view, found):
+            yield from _verification(instance, pipeline, view, found)
+
+
+def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
+    """Yield the events of changed partitions and of those new to Dagster; of the whole table if unpartitioned.
+
+    At least one event if the table has another version than Dagster knows, because of a compaction or another landing.
+    """
+    key, details = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
+    tags = epochs.version_tags(str(landing.version), descriptions.digest(pipeline), {})
+    missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
+    if landing.source not in pipeline.partitioned:
+        if landing.landed or landing.removed or missed:
+            yield dg.AssetMaterialization(key, metadata=details, tags=tags)
+        return
+    now, reported = datetime.now(UTC), instance.get_materialized_partitions(key)
+    unchanged = [each for each in landing.unchanged if can_be(pipeline, each, now)]
+    others = [each for each in unchanged if each not in reported] or (unchanged[-1:] if missed else [])
+    changed = [each for each in (*landing.landed, *landing.removed) if can_be(pipeline, each, now)]
+    chosen = sorted([*changed, *others])
+    if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
+        instance.add_dynamic_partitions(pipeline.name, chosen)  # existing partitions are kept
+    for partition in chosen:
+        per_partition = {**details, **metadata.of_partition(landing, partition)}
+        yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
+
+
+def _refresh(instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report) -> Iterator[DagsterEvent]:
+    """Yield the events of external tables at the versions that were read, then of states and view.
+
+    A rollback reports the versions consumed before it, so that the sensor does not undo it by a refresh.
+    """
+    consumed = following.consumed_versions(pipeline, instance) if done.verdict == ROLLED_BACK else None
+    more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
+    yield from _tables_of_others(instance, pipeline, done)
+    yield from epochs.materialisations(pipeline, describe_refreshed(pipeline, view, done), instance, more)
+    yield from loss_events(pipeline, done)
+
+
+def _tables_of_others(
+    instance: dg.DagsterInstance, pipeline: Pipeline, done: Report
+) -> Iterator[dg.AssetMaterialization]:
+    for name, source in pipeline.declaration.sources.items():
+        if (source.delta or source.table) and name in done.versions:
+            key, (_, version) = keys.external(pipeline.name, name), done.versions[name]
+            if following.version(instance, key) != version:
+                yield epochs.table_version(key, version, "was read by a refresh")
+
+
+def _verification(
+    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
+) -> Iterator[DagsterEvent]:
+    """Yield the check of the view's last materialisation, after the materialisation if that is of another epoch."""
+    key, last = keys.view(pipeline.name), view.history()[-1]
+    if not _is_known(instance, pipeline, last):
+        yield from _refresh(instance, pipeline, view, last)
+    record = following.last_materialisation(instance, key)
+    assert record is not None
+    yield dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=checks.CHECK,
+        passed=found.ok,
+        description=found.sentence,
+        metadata=metadata.of_verification(found, pipeline.declaration.show_rows_in_errors),
+        blocking=True,
+        target_materialization_data=AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+        ),
+    )
+
+
+def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
+    """Return whether the view's last materialisation in Dagster is of this epoch."""
+    return following.version(instance, keys.view(pipeline.name)) == metadata.data_version(done.generation, done.epoch)

@@ -1,0 +1,227 @@
+"""Compute the change of a plan from its leaves before, after and their changes (DBSP section 3).
+
+`before`, `after` and `change` of any node are lazy relations, and `after = before + change`.
+
+| node | change |
+| --- | --- |
+| project, filter, generate, expand, union | the same operator on the change (linear) |
+| inner joins of n inputs | n terms: after of the inputs before Δi, before of those behind it (inner_joins.py) |
+| left, semi, anti, existence join J | J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)), where l' are the rows of |
+| | after(l) that a changed row of r can match; right joins mirrored; full = left ∪ anti with NULLs |
+| with a foreign key l → r | J(Δl, after(r)) if rows of r were only added, J(Δl, before(r)) if only removed |
+| with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) if rows of l were only added (constraints.py) |
+| any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
+
+pruning.py restricts the reads of `before` and `after`, without changing an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from deltafold.algebra.constraints import Constraint, find_only_source, find_reference
+from deltafold.algebra.plan import (
+    Aggregate,
+    Column,
+    Expand,
+    Filter,
+    Generate,
+    Given,
+    GroupwiseOp,
+    Item,
+    Join,
+    Loop,
+    Plan,
+    Project,
+    Reference,
+    Scalar,
+    SourceRead,
+    Sql,
+    StateRead,
+    Union,
+    Unsupported,
+    Values,
+)
+from deltafold.dataflow.inner_joins import InnerJoins
+from deltafold.dataflow.leaves import Direction, Leaves
+from deltafold.dataflow.lowering import Lowering, Relation
+from deltafold.dataflow.pruning.pruning import Pruning
+
+Term = tuple[Sequence[Column], Relation]
+"""A relation and its columns, as a union takes them."""
+
+
+class DeltaRules:
+    """Computes before, after and change of plans over leaves.
+
+    facts: constraints that hold before and after; repeats: plans whose change is needed several times.
+    """
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        leaves: Leaves,
+        pruning: Pruning,
+        facts: Sequence[Constraint] = (),
+        repeats: frozenset[Plan] = frozenset(),
+    ) -> None:
+        self._lowering, self._leaves, self._pruning, self._facts = lowering, leaves, pruning, facts
+        self._repeats, self._known = repeats, dict[Plan, Relation]()
+        self._inner = InnerJoins(lowering, self, pruning, facts)
+
+    def has_changed(self, plan: Plan) -> bool:
+        """Return whether any leaf of the plan changed."""
+        if isinstance(plan, SourceRead | StateRead | Given):
+            return self._leaves.has_changed(plan)
+        return any(self.has_changed(child) for child in plan.children)
+
+    def before(self, plan: Plan) -> Relation:
+        """Return the rows before this refresh."""
+        if self._leaves.initial:
+            return self._lowering.empty(plan.columns)
+        if isinstance(plan, SourceRead | StateRead | Given):
+            return self._leaves.before(plan)
+        return self._lowering.rows(plan, [self.before(child) for child in plan.children])
+
+    def after(self, plan: Plan) -> Relation:
+        """Return the rows after this refresh."""
+        if isinstance(plan, SourceRead | StateRead | Given):
+            return self._leaves.after(plan)
+        return self._lowering.rows(plan, [self.after(child) for child in plan.children])
+
+    def change(self, plan: Plan) -> Relation | None:
+        """Return the Z-set between before and after; plain rows if nothing was deleted; None if nothing changed."""
+        if self._leaves.initial:
+            return self.after(plan)
+        if not self.has_changed(plan):
+            return None
+        if not self._repeats or plan not in self._repeats:
+            return self._change_rows(plan)
+        if plan not in self._known and (change := self._change_rows(plan)) is not None:
+            self._known[plan] = self._pruning.change_once(plan, change)
+        return self._known.get(plan)
+
+    def _change_rows(self, plan: Plan) -> Relation | None:
+        """Return the change of a plan that reads something that changed."""
+        match plan:
+            case SourceRead() | StateRead() | Given():
+                return self._leaves.change(plan)
+            case Project(child=child) | Filter(child=child) | Generate(child=child) | Expand(child=child):
+                inner = self.change(child)
+                return None if inner is None else self._lowering.linear(plan, inner)
+            case Union(children=children, columns=columns):
+                terms = [(child.columns, change) for child in children if (change := self.change(child)) is not None]
+                return self._lowering.union(columns, terms) if terms else None
+            case Join(kind="inner"):
+                return self._inner.change(plan)
+            case Join(left=left, right=right):
+                return self._join(plan, self.change(left), self.change(right))
+            case GroupwiseOp(child=child):
+                inner = self.change(child)
+                return None if inner is None else self._groupwise(plan, inner)
+            case Values() | Unsupported():
+                return None
+            case Aggregate() | Loop():
+                raise TypeError(f"the change of {type(plan).__name__} is read from the table of its stage")
+            case _:
+                assert_never(plan)
+
+    def direction(self, plan: Plan) -> Direction | None:
+        """Return whether the changed rows of the plan's only source were all added or all removed; None if unknown."""
+        source = find_only_source(plan)
+        return None if source is None else self._leaves.direction(source)
+
+    def _reference_direction(
+        self, referring: Plan, referred: Plan, keys: Sequence[tuple[Scalar, Scalar]]
+    ) -> Direction | None:
+        """Return the direction of the plan that a foreign key refers to; None if unknown, or without such a key."""
+        if find_reference(self._facts, referring, referred, keys) is None:
+            return None
+        return self.direction(referred)
+
+    def _join(self, node: Join, left: Relation | None, right: Relation | None) -> Relation | None:
+        match node.kind:
+            case "inner":
+                raise TypeError("the change of an inner join is that of its product")
+            case "right":
+                mirrored = replace(node, left=node.right, right=node.left, kind="left", keys=swap_sides(node.keys))
+                return self._preserve_left(mirrored, right, left, node.columns)
+            case "full":
+                terms = self._full(node, left, right)
+            case "left" | "single" | "semi" | "anti" | "existence":
+                return self._preserve_left(node, left, right, node.columns)
+            case _:
+                assert_never(node.kind)
+        return self._lowering.union(node.columns, [(node.columns, term) for term in terms]) if terms else None
+
+    def _full(self, node: Join, left: Relation | None, right: Relation | None) -> list[Relation]:
+        """Return the change of a full join: a left join, and the right side's rows without a match."""
+        left = None if left is None else self._pruning.once(node.left.columns, left)
+        right = None if right is None else self._pruning.once(node.right.columns, right)
+        matched = self._preserve_left(replace(node, kind="left"), left, right, node.columns)
+        lonely = replace(node, left=node.right, right=node.left, kind="anti", keys=swap_sides(node.keys))
+        single = self._preserve_left(lonely, right, left, lonely.columns)
+        if single is not None:
+            items = [Item(column, Sql("NULL", column.type)) for column in node.left.columns]
+            items += [Item(column, Reference(column)) for column in node.right.columns]
+            single = self._lowering.linear(Project(lonely, tuple(items)), single)
+        return [term for term in (matched, single) if term is not None]
+
+    def _preserve_left(
+        self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
+    ) -> Relation | None:
+        """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
+        terms: list[Term] = []
+        direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
+        if left is not None:
+            sides = self._pruning.left_change(node, left, self._right_for_left_change(node, direction))
+            terms.append((columns, self._lowering.join(node, *sides)))
+        if right is not None and direction is None:
+            terms += self._right_terms(node, right, columns)
+        return self._lowering.union(columns, terms) if terms else None
+
+    def _right_for_left_change(self, node: Join, direction: Direction | None) -> Relation:
+        """Return the r of J(Δl, r): before(r), or the side that a foreign key allows instead."""
+        if direction == "added":
+            return self.after(node.right)
+        mirrored = [(other, one) for one, other, _ in node.keys]
+        if self._reference_direction(node.right, node.left, mirrored) == "added":
+            return self._lowering.empty(node.right.columns)
+        return self.before(node.right)
+
+    def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
+        """Return J(l', after(r)) − J(l', before(r))."""
+        change = self._pruning.once(node.right.columns, change, self._pruning.is_small(node.right))
+        reach = self._pruning.right_reach(node, change)
+        if reach is None:
+            return []
+        left = self._pruning.matched_left(reach, self.after(node.left))
+        after, before = self._pruning.after_and_before(
+            node.right, change, reach, self.after(node.right), lambda: self.before(node.right)
+        )
+        new, old = (self._lowering.join(node, left, side) for side in (after, before))
+        return [(columns, new), self._lowering.negate(columns, old)]
+
+    def _groupwise(self, node: GroupwiseOp, change: Relation) -> Relation | None:
+        """Return F(after ⋉ K) − F(before ⋉ K); over all rows if F has no key."""
+        child = node.child
+        if not node.keys:
+            after, before = self.after(child), self.before(child)
+        else:
+            if self._pruning.rewinds(child):  # else only its keys are read
+                change = self._pruning.once(child.columns, change)
+            reach = self._pruning.group_reach(child, node.keys, change)
+            if reach is None:
+                return None
+            after, before = self._pruning.after_and_before(
+                child, change, reach, self.after(child), lambda: self.before(child)
+            )
+        new, old = (self._lowering.key_local(node, side) for side in (after, before))
+        return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negate(node.columns, old)])
+
+
+def swap_sides(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:
+    """Return the equalities of a join with left and right exchanged."""
+    return tuple((right, left, null_safe) for left, right, null_safe in keys)

@@ -1,0 +1,115 @@
+"""Evaluate k-means from stored references, over the change of the points and the few old points that it may affect.
+
+    sums of a step  =  stored sums  +  the change, by the references  -  near points, by the references
+                                                                      +  near points, by the centers of this step
+
+No other point can have another nearest center than its reference (near_points.py). Centers follow from sums, which are
+exact, so the answer is that of an evaluation over all points, whatever the references are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from deltafold.algebra.errors import StateError
+from deltafold.algebra.loops import STEP
+from deltafold.dataflow.loops.clusters.assignment import SLACK, STRANGE
+from deltafold.dataflow.loops.clusters.cluster_sums import (
+    Centers,
+    Clustered,
+    ClusterSums,
+    as_numbers,
+    can_be_references,
+)
+from deltafold.dataflow.loops.clusters.near_points import NearPoints
+from deltafold.dataflow.loops.clusters.taking_back import TakingBack
+from deltafold.dataflow.loops.rounds import Round
+from deltafold.dataflow.partial_aggregate import TOUCHED
+
+
+@dataclass(frozen=True)
+class ByReferences:
+    """One evaluation.
+
+    near: gives the near points, from the references and the change of the points as logged; None if no log is kept.
+    """
+
+    sums: ClusterSums
+    near: Callable[[DataFrame, DataFrame | None], NearPoints] | None
+
+    def run(self, references: DataFrame, change: DataFrame | None, start: DataFrame) -> Clustered | None:
+        """Return the evaluation; None if all points have to be read.
+
+        references: as stored; change: of the points, None if there is none; start: as it is now, by number.
+        """
+        touched = 0
+        if change is not None:
+            sums = self.sums.assignment.sum_points(self.sums.assignment.assign(change, references))
+            references, found = self.sums.measure(self.sums.add(references, sums))
+            if int(found[STRANGE]) or found["recompute"]:
+                return None
+            if int(found["least"]) < 0:
+                raise StateError(
+                    f"the table of {self.sums.table.loop.name} does not match its sources: a cluster would have a "
+                    "negative number of points. Rebuild the view."
+                )
+            touched = int(found[TOUCHED])
+        near = None if self.near is None else self.near(references, change)
+        return _Walk(self.sums, references, near, touched).run(start)
+
+
+class _Walk:
+    """The steps of one evaluation, in order; references: with the sums of the points as they are now."""
+
+    def __init__(self, sums: ClusterSums, references: DataFrame, near: NearPoints | None, touched: int) -> None:
+        self._sums, self._references, self._near, self._touched = sums, references, near, touched
+        self._limit, self._then = sums.table.loop.limit, sums.coordinates(references)
+        self._margins, self._taking_back = sums.margins(references), TakingBack(sums, references)
+        coordinates = {column for _, column in sums.table.clusters.coordinates}
+        self._decided = coordinates == {*sums.table.loop.columns}  # else others may decide between equally near ones
+
+    def run(self, start: DataFrame) -> Clustered | None:
+        expected = self._sums.next_centers(self._references)  # of all steps, if no point is near
+        now = {**self._sums.coordinates(expected), **self._sums.coordinates(start)}
+        needs, near = [self._need(step, now) for step in range(self._limit)], dict[int, float]()
+        centers = start
+        for step in range(self._limit):
+            needs[step] = need = self._need(step, now)
+            if math.isinf(need):
+                return None
+            if need < 0 or need < self._margins.get(step, math.inf):
+                centers = expected.where(f"{STEP.name} = {step + 1}")
+                continue
+            moved = self._take_back(step, needs, centers)
+            if moved is None:
+                return None
+            centers, near[step] = moved, need
+            now[step + 1] = self._sums.coordinates(centers).get(step + 1, {})
+        return self._conclude(start, centers, near)
+
+    def _need(self, step: int, now: Centers) -> float:
+        """Return the greatest margin of points that may have another nearest center; infinity if all may have.
+
+        -1 if none has: the centers are the references.
+        """
+        then, here = self._then.get(step, {}), now.get(step, {})
+        if then.keys() != here.keys() or not can_be_references(here.values()):
+            return math.inf
+        moved = max(math.dist(as_numbers(then[number]), as_numbers(here[number])) for number in here)
+        return -1.0 if self._decided and not moved else moved * SLACK
+
+    def _take_back(self, step: int, needs: list[float], centers: DataFrame) -> DataFrame | None:
+        """Return the centers after a step with near points; None if all points have to be read."""
+        known = [need if math.isfinite(need) else needs[step] for need in needs]
+        points = None if self._near is None else self._near.of_step(step, known)
+        return None if points is None else self._taking_back.run(points, centers)
+
+    def _conclude(self, start: DataFrame, centers: DataFrame, needs: dict[int, float]) -> Clustered:
+        counts = {} if self._near is None else self._near.count_old(needs)
+        rounds = tuple(Round("points", counts.get(step, 0)) for step in range(self._limit))
+        read = 0 if self._near is None else self._near.read
+        return Clustered(self._references, start, centers, rounds, self._touched + read)

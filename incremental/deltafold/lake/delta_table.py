@@ -1,0 +1,311 @@
+"""Read and write a Delta table: its versions, its files, its rows.
+
+Every write carries `txnAppId` and `txnVersion`, so that Delta itself skips a second attempt at the same epoch, and the
+epoch's pinned versions as commit metadata.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+from delta import tables
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import SourceError
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
+from deltafold.lake.log.actions import to_java
+from deltafold.lake.log.commit_log import commit_id, commits_between
+from deltafold.lake.log.comparison import differing_files
+from deltafold.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log
+from deltafold.lake.log.direct_commit import ALL, write_directly
+from deltafold.lake.log.direct_merge import merge_directly
+from deltafold.lake.log.file_lists import (
+    files_of,
+    has_vectors,
+    known_files,
+    partition_columns,
+    row_count,
+    rows_of_files,
+    without_vectors,
+)
+from deltafold.lake.log.presence import files_exist, version_exists
+from deltafold.lake.log.vector_changes import VectorChanges
+from deltafold.lake.protocol import Clause, VersionedTable, unreadable_version
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J, JavaError
+
+WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
+NAME_MAPPING = ("delta.columnMapping.mode", "name")
+CHECKPOINTS = {"delta.checkpointInterval": "50"}  # one takes longer than a small refresh, and commits have checksums
+NEW_TABLE = {"delta.enableDeletionVectors": "true", **CHECKPOINTS}
+STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
+
+
+class DeltaTable:
+    """One Delta table at a path: versions, reads and writes; its physical layout is in physical_layout.py."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark, self.path = spark, path
+
+    @property
+    def label(self) -> str:
+        """The name of the table in messages."""
+        return self.path
+
+    @property
+    def place(self) -> str:
+        """The location of the table, the same however its path is written."""
+        path = str(self.log.dataPath())
+        return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
+        return self
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits usually rewrite many unchanged rows."""
+        return False
+
+    @property
+    def log(self) -> J:
+        """Delta's log of the table, cached by Delta; what it reads and builds belongs to the table's session."""
+        return open_log(self.spark, self.path, self.label)
+
+    def version(self) -> int | None:
+        """Return the latest version, None if there is no table; raises StorageError if it may not be looked for."""
+        version = int(self._latest().version())
+        if version < 0:
+            refuse_hidden_log(self.path)
+        return None if version < 0 else version
+
+    def identity(self, version: int | None = None) -> str:
+        """Return Delta's id of the table, at a version or now: it changes when the table is replaced or recreated."""
+        return str(self._snapshot(version).metadata().id())
+
+    def commit_id(self, version: int) -> str:
+        """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
+        return commit_id(self.spark, self.log, version)
+
+    def schema(self, version: int | None = None) -> StructType:
+        """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
+        return catalyst.python_schema(self._snapshot(version).schema())
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """Return the partition columns of a version, whose values are in the log and not in the files."""
+        return partition_columns(self._snapshot_at(version).metadata())
+
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether columns have other names in the files than in the schema (Delta's column mapping)."""
+        return str(self._snapshot(version).metadata().columnMappingMode().name()) != "none"
+
+    def epoch(self, application: str) -> int | None:
+        """Return the last epoch that an application wrote, None if none; without a checksum, a Spark job finds it."""
+        latest = self._latest()
+        checksum = catalyst.option(latest.checksumOpt())
+        known = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if known is None:  # or more applications wrote to the table than Delta keeps in a checksum
+            found = catalyst.option(latest.transactions().get(application))
+            return None if found is None else int(found)
+        return next((int(each.version()) for each in catalyst.sequence(known) if each.appId() == application), None)
+
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
+        snapshot = self._snapshot(version)
+        known = catalyst.option(snapshot.checksumOpt())
+        if known is None:
+            return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
+        return int(known.numFiles()), int(known.tableSizeBytes())
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """Return the data files of a version by identity."""
+        return {file.identity: file for file in files_of(self.spark, self._snapshot_at(version))}
+
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only version `before` has, and those that only `after` has (see comparison.py)."""
+        return differing_files(self.spark, self.log, self._snapshot_at(before), self._snapshot_at(after))
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version from the log; None if a writer did not record that of a file."""
+        return row_count(self.spark, self._snapshot_at(version))
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """Return the files added and removed by each commit after `before` up to `after`, without Spark jobs.
+
+        None where the log is not sufficient (see `commits_between`).
+        """
+        return commits_between(self.spark, self.log, before, after, lambda: self.partitioned_by(before))
+
+    def records_feed(self, version: int) -> bool:
+        """Return whether a version has the change data feed on."""
+        setting = catalyst.option(self._snapshot_at(version).metadata().configuration().get(FEED))
+        return records_feed({} if setting is None else {FEED: str(setting)})
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the commits after `before` up to `after` recorded, by Delta's own reader."""
+        versions = {"readChangeFeed": "true", "startingVersion": before + 1, "endingVersion": after}
+        return self.spark.read.format("delta").options(**self.reading_options, **versions).load(self.path)
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
+        replaced.
+        """
+        return files_exist(self.spark, self.log, files)
+
+    def is_readable(self, version: int) -> bool:
+        """Return whether a version can still be read: the log lists its files, and all of them exist."""
+        try:
+            return version_exists(self.spark, self.log, self._snapshot_at(version))
+        except SourceError:
+            return False
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """Return the rows of some files of a version, deletion vectors applied."""
+        actions = to_java(self.spark, [file.action for file in files])
+        return self._frame(self._snapshot_at(version), actions, any(file.identity[1] for file in files))
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """Return the rows by which deletion vectors of the same files differ; `_change_type` is delete or insert."""
+        return VectorChanges(self.spark, self.log, self._snapshot_at(version), version).rows(before, after)
+
+    def at(self, version: int) -> DataFrame:
+        """Return the table as of a version; Delta skips files of a large one by the conditions applied to it."""
+        snapshot = self._snapshot_at(version)
+        files = known_files(snapshot)
+        if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
+            return self._frame(snapshot, files, has_vectors(snapshot, files))
+        return self._load(version)
+
+    def scan(self, version: int) -> DataFrame:
+        """Return the table as of a version as any other reader sees it: Delta itself finds the files."""
+        self._snapshot_at(version)  # raises if it cannot be read
+        return self._load(version)
+
+    def _load(self, version: int) -> DataFrame:
+        options = {**self.reading_options, "versionAsOf": version}
+        return self.spark.read.format("delta").options(**options).load(self.path)
+
+    @property
+    def reading_options(self) -> dict[str, str]:
+        """What its file system needs beside Spark's own settings, such as credentials."""
+        return {}
+
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+        """Add rows, creating the table if there is none; returns whether by a direct commit."""
+        return self._write(frame, mark, "append", partition, name_mapping)
+
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
+        """Replace all rows in one commit; returns whether by a direct one."""
+        return self._write(frame, mark, "overwrite", partition, False)
+
+    def replace_where(
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+    ) -> int:
+        """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
+
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
+        how it is partitioned.
+        """
+        if self.version() is not None and not reshape:
+            written = write_directly(self, frame, metadata, partition, condition)
+            if written is not None:
+                return written
+        options = {"userMetadata": metadata, "overwriteSchema": str(reshape).lower(), **STATIC}
+        writer = frame.write.format("delta").mode("overwrite").options(**options)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        if self.version() is None:
+            writer = writer.options(**CHECKPOINTS | (dict([NAME_MAPPING]) if needs_mapping(frame.columns) else {}))
+        elif condition != ALL:
+            writer = writer.option("replaceWhere", condition)
+        writer.save(self.path)
+        metrics = tables.DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
+        return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
+
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
+        snapshot = self._snapshot_at(version)
+        files = known_files(snapshot)
+        rows = self._load(version) if files is None else self._frame(snapshot, files, has_vectors(snapshot, files))
+        return rows.where(condition)
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of some partitions by a direct commit; False, with nothing written, if there can be none."""
+        return write_directly(self, frame, mark, partition, condition) is not None
+
+    def merge(
+        self,
+        source: DataFrame,
+        condition: str,
+        clauses: Sequence[Clause],
+        mark: Mark,
+        partitions: str | None = None,
+        matched: int | None = None,
+    ) -> bool:
+        """Merge `source` (alias u) into the table (alias t); returns whether by a direct commit."""
+        if partitions is not None and merge_directly(self, source, condition, clauses, mark, partitions, matched):
+            return True
+        if matched is not None:
+            return False
+        session = catalyst.isolate_session(self.spark)  # Delta takes the mark from its settings
+        for name, value in mark.settings.items():
+            session.conf.set(name, value)
+        table = tables.DeltaTable.forPath(session, self.path).alias("t")
+        builder = cast(Any, table.merge(source.alias("u"), condition))  # its types forbid a clause without a condition
+        for clause in clauses:
+            match clause:
+                case Clause("delete", when, _):
+                    builder = builder.whenMatchedDelete(when)
+                case Clause("update", when, values):
+                    builder = builder.whenMatchedUpdate(when, dict(values))
+                case Clause("insert", when, values):
+                    builder = builder.whenNotMatchedInsert(when, dict(values))
+                case _:
+                    raise ValueError(clause.action)
+        builder.execute()
+        return False
+
+    def touch(self, mark: Mark) -> bool:
+        """Make a commit without rows, which only carries the mark; returns whether by a direct one."""
+        if write_directly(self, None, mark) is not None:
+            return True
+        return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, False)
+
+    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> bool:
+        replaced = ALL if mode == "overwrite" else None
+        if self.version() is not None and write_directly(self, frame, mark, partition, replaced) is not None:
+            return True
+        options = {"txnAppId": mark.application, "txnVersion": str(mark.epoch), "userMetadata": mark.metadata, **STATIC}
+        if self.version() is None:
+            options |= NEW_TABLE | (dict([NAME_MAPPING]) if name_mapping else {})
+        writer = frame.write.format("delta").mode(mode).options(**options)
+        if partition is not None:
+            writer = writer.partitionBy(partition)
+        writer.save(self.path)
+        return False
+
+    def _frame(self, snapshot: J, files: J, vectors: bool) -> DataFrame:
+        log = self.log
+        described = snapshot if vectors else without_vectors(self.spark, log, snapshot)
+        return rows_of_files(self.spark, log, described, files)
+
+    def _latest(self) -> J:
+        return latest_snapshot(self.spark, self.path, self.log)
+
+    def _snapshot(self, version: int | None) -> J:
+        return self._latest() if version is None else self._snapshot_at(version)
+
+    def _snapshot_at(self, version: int) -> J:
+        latest = self._latest()
+        if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
+            return latest
+        log = self.log
+        try:
+            return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
+        except JavaError as error:
+            raise unreadable_version(self.label, version) from error

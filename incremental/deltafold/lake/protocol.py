@@ -1,0 +1,285 @@
+"""Define the interface of a lake that the other packages use: versioned tables at paths, whatever stores them.
+
+| class | is | implemented by |
+| --- | --- | --- |
+| Lake | creates tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory/lake.py) |
+| VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
+| Table | a table of our own: writes, and the layout of its files | `Storage` (physical_layout.py), `MemoryTable` |
+
+A table of any lake is a folder, and is moved, copied or removed with it. tests/lake/test_contract.py runs the
+same operations on both implementations and compares the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import LostSourceError
+from deltafold.algebra.tuning import Tuning
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.files import Commit, File, Identity
+
+HOUR = 3600.0
+MARGIN_HOURS = 1.0  # for differing clocks, and for commits that began before an earlier one ended
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause of a MERGE: `delete`, `update` or `insert`, its condition, and the values of columns."""
+
+    action: str
+    when: str | None
+    values: Mapping[str, str | Column | Any]
+
+
+@dataclass(frozen=True)
+class PartitionFiles:
+    """The files of one partition: their number, how many are small, their rows, and how many of these are deleted."""
+
+    value: str | None
+    files: int = 0
+    small: int = 0
+    rows: int = 0
+    deleted: int = 0
+
+    def is_fragmented(self, tuning: Tuning) -> bool:
+        """Return whether it is fragmented enough for a compaction to pay off."""
+        return self.small >= tuning.small_files or self.deleted > tuning.deleted_share * self.rows
+
+
+def unreadable_version(path: str, version: int) -> LostSourceError:
+    """Return the error for a version that does not exist, or no longer exists."""
+    return LostSourceError(
+        f"Delta table {path}: version {version} can no longer be read "
+        "(its log was cleaned up, or the table was replaced). Rebuild the views that read it."
+    )
+
+
+class VersionedTable(Protocol):
+    """A table as its readers see it: versions, each a set of files."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which it is read."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Its path as it was given."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Its location, the same however its path is written."""
+        ...
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
+        ...
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether its commits usually rewrite many unchanged rows."""
+        ...
+
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return whether columns may have other names in the files than in the schema, at a version or now."""
+        ...
+
+    def version(self) -> int | None:
+        """Return the latest version, None if there is no table."""
+        ...
+
+    def identity(self, version: int | None = None) -> str:
+        """Return the id of the table, at a version or now.
+
+        It changes when the table is dropped and recreated, and when CREATE OR REPLACE TABLE gives it other content.
+        """
+        ...
+
+    def commit_id(self, version: int) -> str:
+        """Return the id of the commit that made a version; empty if it is not known."""
+        ...
+
+    def schema(self, version: int | None = None) -> StructType:
+        """Return the schema of a version or of the latest."""
+        ...
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """Return the columns by which the files of a version are partitioned."""
+        ...
+
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version, or of the latest."""
+        ...
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """Return the data files of a version by identity."""
+        ...
+
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files that only version `before` has, and those that only version `after` has."""
+        ...
+
+    def rows(self, version: int) -> int | None:
+        """Return the number of rows of a version from the log alone; None if it is not recorded for every file."""
+        ...
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """Return the files added and removed by each commit after `before` up to `after`; None if the log is not
+        sufficient.
+        """
+        ...
+
+    def records_feed(self, version: int) -> bool:
+        """Return whether a version has Delta's change data feed on: commits after it record their changed rows."""
+        ...
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the commits after `before` up to `after` recorded.
+
+        `_change_type` is insert, delete, update_preimage or update_postimage.
+        """
+        ...
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Return whether files can still be read: a vacuum may have removed what a compaction replaced."""
+        ...
+
+    def is_readable(self, version: int) -> bool:
+        """Return whether a version can still be read: the log lists its files, and all of them exist."""
+        ...
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """Return the rows of some files, by the schema of a version."""
+        ...
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """Return the rows by which the deletion vectors of the same files differ, with a column `_change_type`."""
+        ...
+
+    def at(self, version: int) -> DataFrame:
+        """Return the table as of a version; raises SourceError where it can no longer be read."""
+        ...
+
+    def scan(self, version: int) -> DataFrame:
+        """Return the same rows as any other reader sees them; answers are verified against these."""
+        ...
+
+
+class Table(VersionedTable, Protocol):
+    """A table that Deltafold writes. Every method that writes makes at most one commit.
+
+    append, overwrite, merge and touch return whether the commit was direct: no Spark jobs except those that find and
+    write rows.
+    """
+
+    def epoch(self, application: str) -> int | None:
+        """Return the last epoch that an application wrote, None if it wrote none."""
+        ...
+
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+        """Add rows, creating the table if there is none; skipped where the mark's epoch has been written."""
+        ...
+
+    def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
+        """Replace all rows; skipped where the mark's epoch has been written."""
+        ...
+
+    def replace_where(
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+    ) -> int:
+        """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
+
+        Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
+        how it is partitioned.
+        """
+        ...
+
+    def in_partitions(self, version: int, condition: str) -> DataFrame:
+        """Return the rows of the partitions that fulfil a condition, without a Spark job that finds their files."""
+        ...
+
+    def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
+        """Replace the rows of the partitions that fulfil a condition; skipped where the mark's epoch has been written.
+
+        Returns False, with nothing written, where that would take more than writing and committing the frame.
+        """
+        ...
+
+    def merge(
+        self,
+        source: DataFrame,
+        condition: str,
+        clauses: Sequence[Clause],
+        mark: Mark,
+        partitions: str | None = None,
+        matched: int | None = None,
+    ) -> bool:
+        """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written.
+
+        partitions: says that the source has few rows, and that all rows that match are in the partitions that fulfil
+        this condition; then the commit is direct if the table's log allows it. matched: the number of the table's rows
+        that must match; with another one, or if the commit cannot be direct, nothing is written.
+        """
+        ...
+
+    def touch(self, mark: Mark) -> bool:
+        """Make a commit without rows, which only carries the mark."""
+        ...
+
+    @property
+    def partition(self) -> str | None:
+        """The column that the table is partitioned by."""
+        ...
+
+    def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
+        """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
+        ...
+
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
+        """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
+        ...
+
+    def restore(self, version: int) -> None:
+        """Make the rows of an earlier version the latest ones; its files must still be there. Marks stay."""
+        ...
+
+    def compact(self, condition: str) -> None:
+        """Rewrite the files of each partition that fulfils a condition as one; `true` for all."""
+        ...
+
+    def clone(self, origin: VersionedTable, version: int) -> None:
+        """Make this table a shallow clone of a version of another: its files are read where they are."""
+        ...
+
+    def needed_hours(self, version: int) -> float | None:
+        """Return how many hours a vacuum must retain to keep all files of a version; None if it must not run at all."""
+        ...
+
+    def remove_older(self, hours: float) -> None:
+        """Remove the files that no version of the last `hours` uses, rounded up to whole hours."""
+        ...
+
+    def usage(self) -> tuple[int, int]:
+        """Return the files and bytes that are stored, those of old versions included."""
+        ...
+
+
+class Lake(Protocol):
+    """Creates the objects through which tables are read and written."""
+
+    def table(self, spark: SparkSession, path: str) -> Table:
+        """Return the table at a path, which may not exist yet."""
+        ...

@@ -1,0 +1,105 @@
+"""The formats of input files: how Spark reads each, and what its schema may be.
+
+| format | Spark's reader | schema beside the partition column | a malformed row |
+| --- | --- | --- | --- |
+| csv, json | of that name | any | can be found |
+| xml | of that name | any | its file fails |
+| text | text | one STRING: a line, or a file with `wholetext` | there is none |
+| parquet, orc, avro | of that name | any; every column is in every file | its file fails |
+| binary | binaryFile | of `path STRING, length BIGINT, content BINARY` | there is none |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from pyspark.sql import types as t
+
+from deltafold.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT, Format
+
+FORMAT_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks. Spark writes a backslash
+    # before the quote instead, and would read what follows up to a later quote, with its rows, into one value.
+    "csv": {
+        "header": "true",
+        "enforceSchema": "false",
+        "multiLine": "true",
+        "escape": '"',
+        "unescapedQuoteHandling": "RAISE_ERROR",
+    },
+}
+FILE_COLUMNS = t.StructType(
+    [
+        t.StructField("path", t.StringType()),
+        t.StructField("modificationTime", t.TimestampType()),
+        t.StructField("length", t.LongType()),
+        t.StructField("content", t.BinaryType()),
+    ]
+)
+OFFERED = ("path", "length", "content")  # a copy of a file has another time
+
+
+def spark_name(format: Format) -> str:
+    """Return Spark's name of a format."""
+    match format:
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc" | "avro":
+            return format
+        case "binary":
+            return "binaryFile"
+        case _:
+            assert_never(format)
+
+
+def is_text(format: Format) -> bool:
+    """Return whether the files of a format are texts, whose values Spark parses."""
+    match format:
+        case "csv" | "json" | "xml" | "text":
+            return True
+        case "parquet" | "orc" | "avro" | "binary":
+            return False
+        case _:
+            assert_never(format)
+
+
+def marks_rows(format: Format) -> bool:
+    """Return whether Spark can mark single malformed rows."""
+    return format in MARKED_FORMATS
+
+
+def is_single_variant(options: Mapping[str, str]) -> bool:
+    """Return whether each row is read as one VARIANT."""
+    return any(name.lower() == SINGLE_VARIANT for name in options)
+
+
+def read_columns(format: Format, declared: Sequence[t.StructField]) -> list[t.StructField]:
+    """Return the columns that Spark reads for those that are declared; the partition column is in neither."""
+    match format:
+        case "binary":
+            return list(FILE_COLUMNS)
+        case "csv" | "json" | "xml" | "text" | "parquet" | "orc" | "avro":
+            return list(declared)
+        case _:
+            assert_never(format)
+
+
+def schema_fault(
+    format: Format, columns: Sequence[t.StructField], partition: str | None, options: Mapping[str, str]
+) -> str:
+    """Return why files of a format cannot have these columns, and the fix; empty if they can.
+
+    partition: the column that is in the names of folders; options: those of the source.
+    """
+    if format == "text" and (len(columns) != 1 or not isinstance(columns[0].dataType, t.StringType)):
+        return "a source of text has one column of type STRING, its lines. Declare that, and split it in the query"
+    if is_single_variant(options) and [column.dataType for column in columns] != [t.VariantType()]:
+        return "with `singleVariantColumn` there is one column of type VARIANT. Declare that column alone"
+    if format == "binary" and partition in FILE_COLUMNS.names:
+        return f"binary files have a column {partition} already. Name the partition column, and its folders, otherwise"
+    if format == "binary":
+        known = {name: FILE_COLUMNS[name].dataType for name in OFFERED}
+        wrong = next((c for c in columns if c.name not in known or known[c.name] != c.dataType), None)
+        if wrong is not None:
+            offered = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in known.items())
+            return f"binary files have no column {wrong.name} {wrong.dataType.simpleString()}. Choose among {offered}"
+    return ""

@@ -1,0 +1,124 @@
+"""Keep the position of a source in its stream, in the source's folder of the warehouse.
+
+    stream-<g>/            one reading of the stream from its beginning; a replay begins another one
+      checkpoint/          Spark's: how far the stream has been read
+      incoming-<n>/        a Delta table: what Spark takes from the stream for landing n, until the landed table has it
+      position.json        the last landing that the landed table has, the one for which the stream was read to its end,
+                           and the stream that it is a position of
+
+The landed table decides which reading and which landing count: each commit of it carries `g·2^32 + n` as its mark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from deltafold.lake.durable import Folder, make_private, write_durably
+from deltafold.lake.remote.remote_path import Place
+
+BITS = 32
+READING = re.compile(r"stream-(\d+)")
+TABLE = re.compile(r"(?:incoming|arrivals)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What position.json says. landing: the last one that the landed table has; taken: the last sealed one."""
+
+    landing: int
+    stream: Mapping[str, str]
+    taken: int = 0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of a stream; folder: the source's."""
+
+    folder: Place
+    number: int
+
+    @property
+    def path(self) -> Place:
+        """The folder of this reading."""
+        return self.folder / f"stream-{self.number}"
+
+    @property
+    def checkpoint(self) -> Place:
+        """The folder of Spark's checkpoint."""
+        return self.path / "checkpoint"
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether Spark has begun to read, and still knows how far it came."""
+        return (self.checkpoint / "metadata").exists()
+
+    def incoming(self, landing: int) -> Place:
+        """Return the table that a landing reads the stream into."""
+        return self.path / f"incoming-{landing}"
+
+    def arrivals(self, landing: int) -> Place | None:
+        """Return the table of a landing for which the stream has been read to its end; None before that."""
+        moved = self.path / f"arrivals-{landing}"  # by an earlier release, interrupted
+        if moved.is_dir():
+            return moved
+        note = self.read_note()
+        return self.incoming(landing) if note is not None and note.taken == landing else None
+
+    def mark(self, landing: int) -> int:
+        """Return the mark of a landing."""
+        return (self.number << BITS) + landing
+
+    def begin(self, identity: Mapping[str, str]) -> None:
+        """Create the folder for a stream of this identity."""
+        make_private(self.path)
+        self.note(0, identity)
+
+    def note(self, landing: int, identity: Mapping[str, str]) -> None:
+        """Record the last landing that the landed table has."""
+        self._write(Note(landing, dict(identity)))
+
+    def seal(self, landing: int) -> None:
+        """Declare the stream as read for a landing: its table gets no more rows."""
+        note = self.read_note()
+        assert note is not None
+        self._write(replace(note, taken=landing))
+
+    def read_note(self) -> Note | None:
+        """Return what was recorded last; None before `begin`."""
+        try:
+            return Note(**json.loads((self.path / "position.json").read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def _write(self, note: Note) -> None:
+        write_durably(self.path / "position.json", json.dumps(asdict(note)))
+
+    def clear(self, landing: int) -> None:
+        """Remove the tables of landings up to this one, and earlier readings.
+
+        A later one, of a replay that failed, keeps its number: Delta may still know the tables at its paths.
+        """
+        self.remove_tables(landing)
+        for other in list_readings(self.folder):
+            if other.number < self.number:
+                Folder(other.path).remove()
+
+    def remove_tables(self, landing: int) -> None:
+        """Remove the tables of landings up to this one."""
+        for found in self.path.glob("*"):
+            if (name := TABLE.fullmatch(found.name)) and int(name[1]) <= landing:
+                Folder(found).remove()
+
+
+def list_readings(folder: Place) -> list[Reading]:
+    """Return the readings of a stream that the source's folder has, in order."""
+    names = [READING.fullmatch(path.name) for path in folder.glob("stream-*")]
+    return [Reading(folder, number) for number in sorted(int(name[1]) for name in names if name)]
+
+
+def split_mark(mark: int) -> tuple[int, int]:
+    """Return the reading and the landing of a mark."""
+    return mark >> BITS, mark & ((1 << BITS) - 1)

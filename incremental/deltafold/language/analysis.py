@@ -1,0 +1,208 @@
+"""Analyse a batch query, SQL text, MRQL or a DataFrame function, and translate it into a plan of the algebra.
+
+Spark analyses the query over relations with the sources' schemas and without data, in a clone of the session, so that
+the user's temporary views are not touched and no data is read: a query function that runs an action is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.algebra.plan import Column
+from deltafold.language.determinism.tie_breaking import break_ties_before_translation
+from deltafold.language.evaluation import evaluate
+from deltafold.language.fingerprint.equality import are_same_plans
+from deltafold.language.loops.options import evaluate_by
+from deltafold.language.loops.recording import LoopRecorder, RecordedLoops
+from deltafold.language.mentions import NoDataError
+from deltafold.language.mrql.program.inputs import NoSchemaError
+from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.names import type_text
+from deltafold.language.normalise import normal_form
+from deltafold.language.query import NO_MONOIDS, Monoids, Ordering, Query, QueryText, Settings, answer_settings
+from deltafold.language.statement import check_statement
+from deltafold.language.translation.subqueries import check_complete
+from deltafold.language.translation.translate import Translation
+from deltafold.language.undeclared import check_declared, reads_views, refusing_jobs
+from deltafold.language.unread import Placeholders
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J
+from deltafold.spark.java_errors import sentence_of_analysis
+
+SchemaOf = Callable[[str], StructType | None]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
+
+    relations: the source of each relation, by its number; settings: those that the answer depends on; loops:
+    those that the query recorded; monoids: those that are declared; placeholders: the relations.
+    """
+
+    spark: SparkSession
+    plan: J
+    relations: Mapping[int, str]
+    settings: Settings
+    loops: RecordedLoops = field(default_factory=RecordedLoops)
+    monoids: Monoids = field(default_factory=dict[str, DeclaredMonoid])
+    placeholders: Placeholders = field(default_factory=Placeholders)
+
+    def has_plans_of(self, other: Analysis) -> bool:
+        """Return whether both are certainly of the same query; compares all plans, over the same relations only."""
+        facts, known = ((each.relations, each.settings, each.monoids, each.loops.facts) for each in (self, other))
+        if facts != known:
+            return False
+        plans = zip((self.plan, *self.loops.plans), (other.plan, *other.loops.plans), strict=True)
+        return all(are_same_plans(self.spark, *pair) for pair in plans)
+
+    @cached_property
+    def normal(self) -> J:
+        """The plan that is translated; raises QueryError for a correlated subquery that Spark cannot run either."""
+        try:
+            return normal_form(self.spark, break_ties_before_translation(self.spark, self.plan, self.monoids))
+        except PySparkException as error:
+            raise QueryError(
+                f"Spark cannot run the query: {sentence_of_analysis(error).rstrip('.')}. Correct the query."
+            ) from error
+
+    @cached_property
+    def replaceable(self) -> bool:
+        """Whether it reads a view of the session or the catalog, which may have other constants next time."""
+        names = set(self.relations.values())
+        return any(reads_views(plan, names) for plan in (self.plan, *self.loops.plans))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The answer's columns under the user's names."""
+        return tuple(Column(str(a.name()), type_text(a.dataType())) for a in catalyst.sequence(self.plan.output()))
+
+    def translate(
+        self,
+        names: Sequence[str] = (),
+        orders: Mapping[str, Sequence[str]] | None = None,
+        types: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Query:
+        """Return the query in the algebra. Raises QueryError.
+
+        names: for the plan's columns, in their order; orders: of the columns that are read of a source; types: that
+        these are said to have.
+        """
+        translation = Translation(self.spark, self.relations, names, self.loops, self.monoids, orders, types)
+        algebra = translation.translate_query(self.normal)
+        check_complete(self.spark, (self.normal, *translation.loops.normal), self.relations, algebra)
+        columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
+        outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
+        return Query(
+            algebra,
+            outputs,
+            answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
+            tuple(translation.scalars.forbidden),
+            self.settings,
+            translation.names.attributes,
+            tuple(translation.names.created),
+            translation.loops.called,
+        )
+
+
+def read_query(
+    spark: SparkSession,
+    query: QueryText,
+    schemas: Mapping[str, StructType],
+    names: Sequence[str] = (),
+    monoids: Monoids = NO_MONOIDS,
+) -> Query:
+    """Analyse and translate a query over sources with these schemas; names: for the plan's columns, in their order.
+
+    Raises QueryError when Spark cannot analyse it, and when it is a command.
+    """
+    return analyse(spark, query, schemas, schemas.get, monoids).translate(names)
+
+
+def analyse(
+    spark: SparkSession,
+    query: QueryText,
+    declared: Collection[str],
+    schema: SchemaOf,
+    monoids: Monoids = NO_MONOIDS,
+    earlier: Analysis | None = None,
+) -> Analysis:
+    """Analyse a query over the declared sources; schema: that of a source, None where it has none yet.
+
+    earlier: an analysis to compare this one with. Only the schemas of sources that the query may read are asked for.
+    Raises QueryError, also for a query that reads what is not a declared source; NoDataError for one that names a
+    source without a schema.
+    """
+    clone, relations, loops = catalyst.isolate_session(spark), dict[int, str](), RecordedLoops()
+    made = Placeholders() if earlier is None else Placeholders(earlier.placeholders.made)
+    check_query(clone, query)
+    missing: dict[str, str] = {}
+
+    def frame(name: str) -> DataFrame | None:
+        found = schema(name)
+        if found is None:
+            missing[name.lower()] = name
+            clone.catalog.dropTempView(name)  # a session view of the same name would hide it
+            return None
+        read, number = made.make(clone, name, found)
+        relations[number] = name
+        return read
+
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops, made)):
+        try:
+            plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
+        except QueryError as error:
+            if (source := missing.get(unknown_name(error).lower())) is None:
+                raise
+            raise NoDataError(source) from error
+        for each in (plan, *loops.plans):
+            check_declared(clone, each, {*relations, *loops.numbers}, missing)
+    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids, made)
+
+
+def check_query(spark: SparkSession, query: QueryText) -> None:
+    """Raise QueryError for what is no query."""
+    if isinstance(query, str):
+        check_statement(spark, query)
+    elif not isinstance(query, Mrql) and not callable(query):
+        raise QueryError(
+            f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
+        )
+
+
+def answer_ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
+    """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
+    keys: list[Ordering] = []
+    while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
+        if catalyst.kind(node) == "Sort":
+            for order in catalyst.sequence(node.order()):
+                if catalyst.kind(order.child()) != "AttributeReference":
+                    return tuple(keys)
+                column = translation.names.column(order.child())
+                if column.name not in names:
+                    return tuple(keys)
+                ascending = catalyst.kind(order.direction()).startswith("Ascending")
+                first = catalyst.kind(order.nullOrdering()).startswith("NullsFirst")
+                keys.append(Ordering(names[column.name], ascending, first))
+            return tuple(keys)
+        node = node.child()
+    return ()
+
+
+def unknown_name(error: QueryError) -> str:
+    """Return the source or table name that Spark's error reports as unknown; empty for another error."""
+    if isinstance(error, NoSchemaError):
+        return error.source
+    cause = error.__cause__
+    if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
+    return ""

@@ -1,0 +1,104 @@
+"""Break the ties of a query, so that any two runs over the same rows give the same answer.
+
+| query | ties are broken by |
+| --- | --- |
+| row_number, lag, lead, ntile, ROWS frames | all columns of the row, after the window's own order |
+| first, last, nth or listed values of a RANGE frame | the same, and peers stay in the frame (window_ties.py) |
+| ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
+| aggregates that take one of several rows | order_sensitive_aggregates.py |
+
+Subqueries are treated alike. The view takes these answers, and so does the batch query that it is verified against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
+from deltafold.language.determinism.window_ties import WindowTies
+from deltafold.language.inner_plans import replace_inner_plans
+from deltafold.language.monoids.pushing import push_folds
+from deltafold.language.normalise import inline_common_tables
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J
+
+DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
+ABOVE_AN_ORDER = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
+ORDER_PRESERVING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias", "Filter", "PipeOperator"}
+
+
+def break_ties(spark: SparkSession, frame: DataFrame, monoids: Mapping[str, DeclaredMonoid] | None = None) -> DataFrame:
+    """Return the batch query with all its ties broken; the same frame if it has none."""
+    plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed_plan(frame)), monoids or {})
+    found = TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
+    return frame if found is plan else catalyst.frame(spark, found)
+
+
+def break_ties_before_translation(
+    spark: SparkSession, plan: J, monoids: Mapping[str, DeclaredMonoid] | None = None
+) -> J:
+    """Return the plan to translate: max_by and min_by stay, since their monoids break ties by themselves."""
+    aggregates = OrderSensitiveAggregates(spark, by_order=False)
+    pushed = push_folds(spark, inline_common_tables(spark, plan), monoids or {})
+    return TieBreaking(spark, aggregates).rewrite(pushed)
+
+
+class TieBreaking:
+    """Rewrites plans; `correlated`: those of subqueries that refer to a query around them."""
+
+    def __init__(self, spark: SparkSession, aggregates: OrderSensitiveAggregates, correlated: bool = False) -> None:
+        self._spark, self._aggregates, self._correlated = spark, aggregates, correlated
+        self._logical: J = catalyst.catalyst(spark).plans.logical
+        self._windows = WindowTies(spark, self._aggregates)
+
+    def rewrite(self, node: J) -> J:
+        """Return a plan with its ties broken, inputs and subqueries first."""
+        old = catalyst.sequence(node.children())
+        new = [self.rewrite(child) for child in old]
+        if any(a is not b for a, b in zip(old, new, strict=True)):
+            node = node.withNewChildren(catalyst.vector(self._spark, new))
+        node = replace_inner_plans(self._spark, node, self._rewrite_inner)
+        match catalyst.kind(node):
+            case "Aggregate":
+                return self._aggregates.rewrite_group_by(node)
+            case "Deduplicate":
+                deduplicated = catalyst.module(catalyst.catalyst(self._spark).optimizer, DEDUPLICATE).apply(node)
+                return self._aggregates.rewrite_group_by(deduplicated)
+            case "Window":
+                return self._windows.rewrite(node)
+            case "LocalLimit" | "Offset":
+                return self._put_beside_order(self._complete_order(node))
+            case "GlobalLimit":
+                return self._put_beside_order(node)
+            case _:
+                return node
+
+    def _rewrite_inner(self, plan: J, correlated: bool) -> J:
+        return TieBreaking(self._spark, self._aggregates, correlated).rewrite(plan)
+
+    def _put_beside_order(self, node: J) -> J:
+        """Move a correlated limit below the projection that drops the columns of its order.
+
+        Otherwise Spark takes it for one without an order, and keeps any rows of each outer one.
+        """
+        below = node.child()
+        if not self._correlated or catalyst.kind(below) != "Project":
+            return node
+        if catalyst.kind(below.child()) not in ABOVE_AN_ORDER:
+            return node
+        return below.withNewChildren(catalyst.vector(self._spark, [node.withNewChildren(below.children())]))
+
+    def _complete_order(self, node: J) -> J:
+        """Extend the order below a limit by all columns."""
+        if catalyst.kind(node) == "Sort":
+            order = self._windows.total_order(node.order(), node.child())
+            if order.size() == node.order().size():
+                return node
+            return self._logical.Sort(order, True, node.child(), node.hint())
+        if catalyst.kind(node) not in ORDER_PRESERVING:
+            return node
+        below = self._complete_order(node.child())
+        return node if below is node.child() else node.withNewChildren(catalyst.vector(self._spark, [below]))

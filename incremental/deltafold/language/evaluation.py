@@ -1,0 +1,105 @@
+"""Evaluate a batch query, SQL text, MRQL or a DataFrame function, as a DataFrame over the frames of its sources."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import DeltafoldError, QueryError
+from deltafold.language.loops.recursion import run_sql
+from deltafold.language.mentions import call_query, find_mentions
+from deltafold.language.monoids.registration import find_named, register_monoids
+from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.mrql.program.running import run_program
+from deltafold.language.query import NO_MONOIDS, Monoids, QueryText
+from deltafold.language.unread import is_unread_error
+from deltafold.spark import catalyst
+from deltafold.spark.java_errors import position_of_analysis, sentence_of_analysis
+
+UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # how such an error of Spark begins
+OWN_SESSION = (
+    "Correct the name. A query function is called in a session of its own: make views and functions by the "
+    "sparkSession of a frame that it is given, and use them there"
+)
+
+
+def evaluate(
+    spark: SparkSession,
+    query: QueryText,
+    declared: Collection[str],
+    frame: Callable[[str], DataFrame | None],
+    monoids: Monoids = NO_MONOIDS,
+) -> DataFrame:
+    """Return the query as a DataFrame over the frames of the declared sources that it may read.
+
+    spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
+    names in lower case; their functions are created in the session.
+    """
+    register_monoids(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
+    try:
+        if callable(query):
+            return evaluate_function(spark, query, declared, frame)
+        schemas = dict[str, StructType]()
+        for name in find_mentions(spark, query).among(declared):
+            if (found := frame(name)) is not None:
+                catalyst.frame(spark, catalyst.analysed_plan(found)).createOrReplaceTempView(name)
+                schemas[name] = found.schema
+        if isinstance(query, Mrql):
+            return run_program(spark, query.program(declared, schemas.get))
+        return run_sql(spark, query)
+    except catalyst.JavaError as error:
+        message = sentence_of_analysis(error)
+        if is_unread_error(message):
+            raise QueryError(
+                f"{describe_query(query)}: it runs an action (count, collect, toPandas, a pivot without its values), "
+                "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
+            ) from error
+        place = position_of_analysis(error) if isinstance(query, str) else ""
+        fix = OWN_SESSION if callable(query) and message.startswith(UNRESOLVED) else "Correct the query"
+        raise QueryError(f"Spark cannot analyse the query{place}: {message.rstrip('.')}. {fix}.") from error
+
+
+def evaluate_function(
+    spark: SparkSession,
+    query: Callable[..., DataFrame],
+    declared: Collection[str],
+    frame: Callable[[str], DataFrame | None],
+) -> DataFrame:
+    """Return the DataFrame of a query function; raises QueryError if it raises, or returns anything else."""
+    what = describe_query(query)
+    try:
+        found: object = call_query(spark, query, declared, frame)
+    except (DeltafoldError, PySparkException, Py4JError, ConnectionError):
+        raise  # of a source, of Spark, of a Spark that ended
+    except Exception as error:
+        line = find_line(query, error)
+        if line is None and isinstance(error, TypeError):
+            raise QueryError(
+                f"{what}: it does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
+            ) from error
+        place = "" if line is None else f" at {line}"
+        raise QueryError(
+            f"{what}: it raised {type(error).__name__}{place}: {str(error).rstrip('.')}. Correct it."
+        ) from error
+    if not isinstance(found, DataFrame):
+        raise QueryError(f"{what}: it returned {type(found).__name__}, not a DataFrame. Return the answer.")
+    return found
+
+
+def describe_query(query: object) -> str:
+    """Return the description of a query function for a message, with its name."""
+    return f"query function {getattr(query, '__name__', type(query).__name__)}"
+
+
+def find_line(query: object, error: Exception) -> str | None:
+    """Return the file and line of an error in the file of a query function, None if it was raised elsewhere."""
+    code: Any = getattr(query, "__code__", None) or getattr(type(query).__call__, "__code__", None)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}" if own else None

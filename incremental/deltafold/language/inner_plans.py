@@ -1,0 +1,52 @@
+"""Find and replace the plans of the subqueries within the expressions of a Catalyst plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J
+
+
+def has_subquery(spark: SparkSession, expression: J) -> bool:
+    """Return whether an expression or a plan contains a subquery."""
+    pattern = catalyst.module(catalyst.catalyst(spark).trees, "TreePattern").PLAN_EXPRESSION()
+    return bool(expression.containsPattern(pattern))
+
+
+def subqueries(spark: SparkSession, node: J) -> list[J]:
+    """Return the subqueries within the expressions of one node."""
+    if not has_subquery(spark, node):
+        return []
+    parts = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
+    return [part for part in parts if catalyst.is_a(spark, part, "expressions.SubqueryExpression")]
+
+
+def inner_plans(spark: SparkSession, node: J) -> list[J]:
+    """Return the plans of the subqueries within the expressions of one node."""
+    return [subquery.plan() for subquery in subqueries(spark, node)]
+
+
+def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
+    """Return a node with other subquery plans; `replace` gets each plan and whether it is correlated."""
+    replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
+    for subquery in subqueries(spark, node):
+        old = subquery.plan()
+        new = replace(old, not subquery.children().isEmpty())
+        if new is not old:
+            replaced = replaced.updated(subquery, subquery.withNewPlan(new))
+    # a Map is a partial function, which Spark expects
+    return node if replaced.isEmpty() else node.transformExpressions(replaced)
+
+
+def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J], J]) -> J:
+    """Return a plan in whose nodes the plans of subqueries are replaced, but not those within them."""
+    if not has_subquery(spark, plan):
+        return plan
+    old = catalyst.sequence(plan.children())
+    new = [replace_all_inner_plans(spark, child, replace) for child in old]
+    if any(a is not b for a, b in zip(old, new, strict=True)):
+        plan = plan.withNewChildren(catalyst.vector(spark, new))
+    return replace_inner_plans(spark, plan, lambda inner, _: replace(inner))

@@ -1,0 +1,225 @@
+"""Loops and the nearest of several points, as functions of DataFrames.
+
+By themselves they are ordinary PySpark, which a person can run (definition.py). While Deltafold reads a query function
+they only record the loop (recording.py), so that a refresh can maintain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, cast, get_args, overload
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.plan import Keep, Norm, Tolerance, traits_of
+from deltafold.algebra.sqltext import quoted
+from deltafold.language.loops.definition import Definition
+from deltafold.language.loops.options import LoopOptions, evaluator
+from deltafold.language.loops.parts import LOOP_PART, Parts
+
+Frames = tuple[DataFrame, ...]
+ColumnNames = str | Sequence[str]
+MOST_LEVELS, MOST_STEPS = 1000, 100
+CENTER = "center"
+_CENTERS = "__centers"
+
+
+@overload
+def fixpoint(
+    init: DataFrame, step: Callable[[DataFrame], DataFrame], key: ColumnNames | None = None, keep: Keep | None = None,
+    limit: int | None = None,
+) -> DataFrame: ...  # fmt: skip
+
+
+@overload
+def fixpoint(
+    init: Frames, step: Callable[..., Frames], key: ColumnNames | None = None, keep: Keep | None = None,
+    limit: int | None = None,
+) -> Frames: ...  # fmt: skip
+
+
+def fixpoint(
+    init: DataFrame | Frames,
+    step: Callable[..., Any],
+    key: ColumnNames | None = None,
+    keep: Keep | None = None,
+    limit: int | None = None,
+) -> DataFrame | Frames:
+    """Return the least set of rows that contains those of init and those of step(itself).
+
+    step: a function of a frame with init's columns that returns as many columns of the same types; of several frames,
+    where init is a tuple, that returns as many. With a key, of each key only the row whose other columns, in their
+    order, are least (keep "greatest": greatest) is kept, and the step sees only rows that were kept when they were
+    found. limit: the most rounds that may find rows, 1,000 unless given.
+    Raises QueryError, and NotConvergedError beyond the limit.
+    """
+    keys, kept = _names(key), keep or ("least" if key is not None else None)
+    if kept is not None and (kept not in get_args(Keep) or not keys):
+        raise QueryError(f"fixpoint: keep is {kept!r}, with the key {keys}. Pass a key, and keep least or greatest.")
+    most = MOST_LEVELS if limit is None else limit
+    return _evaluate(init, step, LoopOptions("fixpoint", "best" if keys else "set", most, keys, kept))
+
+
+def recursive_union(name: str, init: DataFrame, step: Callable[[DataFrame], DataFrame], limit: int | None) -> DataFrame:
+    """Return the fixpoint of a recursive relation of SQL, whose name is in messages; as `fixpoint` beside that."""
+    most = MOST_LEVELS if limit is None else limit
+    return cast(DataFrame, _evaluate(init, step, LoopOptions(f"recursion {name}", "set", most)))
+
+
+@overload
+def iterate(
+    start: DataFrame, step: Callable[[DataFrame], DataFrame], times: int | None = None, *,
+    key: ColumnNames | None = None, residual: float | None = None, error: float | None = None,
+    contraction: float | None = None, norm: Norm = "max",
+    limit: int = MOST_STEPS,
+) -> DataFrame: ...  # fmt: skip
+
+
+@overload
+def iterate(
+    start: Frames, step: Callable[..., Frames], times: int | None = None, *, key: ColumnNames | None = None,
+    residual: float | None = None, error: float | None = None, contraction: float | None = None, norm: Norm = "max",
+    limit: int = MOST_STEPS,
+) -> Frames: ...  # fmt: skip
+
+
+def iterate(
+    start: DataFrame | Frames,
+    step: Callable[..., Any],
+    times: int | None = None,
+    *,
+    key: ColumnNames | None = None,
+    residual: float | None = None,
+    error: float | None = None,
+    contraction: float | None = None,
+    norm: Norm = "max",
+    limit: int = MOST_STEPS,
+) -> DataFrame | Frames:
+    """Return what a step makes of start: after a number of steps, or once it hardly changes any more.
+
+    times: the exact number of steps. residual: until one more step would change the answer by no more than this. error,
+    contraction: until the answer is within `error` of the step's fixpoint, for a step that shrinks every difference to
+    `contraction` of it. The last two compare the double columns of rows with equal `key` in a norm (sum, mean or max of
+    the absolute differences), and take at most `limit` steps. step: as in fixpoint.
+    Raises QueryError, and NotConvergedError beyond the limit.
+    """
+    _check_contract(times, residual, error, contraction)
+    if contraction is not None and not 0 <= contraction < 1:
+        raise QueryError(f"iterate: contraction {contraction} is out of range. Pass a number from 0 to below 1.")
+    if norm not in get_args(Norm):
+        raise QueryError(f"iterate: unknown norm {norm!r}. Use sum, mean or max.")
+    if times is not None:
+        if times < 0:
+            raise QueryError(f"iterate: it cannot take {times} steps. Pass 0 or more.")
+        return _evaluate(start, step, LoopOptions("iterate", "times", times, _names(key)))
+    if key is None:
+        raise QueryError("iterate: rows are compared by their key, and there is none. Pass key=(columns).")
+    tolerance = Tolerance(norm, residual, error, contraction)
+    return _evaluate(start, step, LoopOptions("iterate", "converged", limit, _names(key), None, tolerance))
+
+
+def nearest(points: DataFrame, centers: DataFrame, on: ColumnNames) -> DataFrame:
+    """Return each point with the struct `center` of the center that is nearest in the columns `on` (Euclidean).
+
+    Of several equally near centers the least is taken, column by column. A point or a center with a NULL or NaN among
+    these columns is left out, and so is every point where there is no center. Raises QueryError.
+    """
+    columns = _names(on)
+    for what, frame in (("points", points), ("centers", centers)):
+        if missing := [name for name in columns if name not in frame.columns]:
+            raise QueryError(f"nearest: the {what} have no column {', '.join(missing)}. Name columns that both have.")
+    if CENTER in points.columns:
+        raise QueryError(f"nearest: the points have a column {CENTER}. Rename it, as the answer has one of this name.")
+
+    def distance(center: Column) -> Column:
+        return reduce(Column.__add__, (_square(F.col(quoted(name)) - center[name]) for name in columns))
+
+    listed = _keep_numbers(centers, columns).agg(F.collect_set(F.struct(*map(quoted, centers.columns))).alias(_CENTERS))
+    ranked = F.transform(_CENTERS, lambda center: F.struct(distance(center).alias("far"), center.alias(CENTER)))
+    found = _keep_numbers(points, columns).crossJoin(listed).withColumn(CENTER, F.array_min(ranked)[CENTER])
+    return found.where(F.col(CENTER).isNotNull()).select(*map(quoted, points.columns), CENTER)
+
+
+def _square(difference: Column) -> Column:
+    value = difference.cast("double")
+    return value * value
+
+
+def _keep_numbers(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the rows that have a number in each of the columns."""
+    for name in columns:
+        frame = frame.where(F.col(quoted(name)).isNotNull() & ~F.isnan(F.col(quoted(name)).cast("double")))
+    return frame
+
+
+def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: LoopOptions) -> DataFrame | Frames:
+    """Hand a loop to whoever evaluates it; several frames as one with all their columns (parts.py)."""
+    chosen = evaluator() or Definition()
+    if isinstance(start, DataFrame):
+        _check_keys(start, options)
+        return chosen.evaluate(start, _check_step(start, step, options), options)
+    parts = Parts.of(start, options)
+    tagged = parts.tag(start)
+
+    def together(rows: DataFrame) -> DataFrame:
+        found = step(*parts.split(rows))
+        if not isinstance(found, tuple) or len(cast("tuple[Any, ...]", found)) != len(start):
+            raise QueryError(f"{options.function}: the step returned no tuple of {len(start)} frames. Return one.")
+        return parts.tag(cast(Frames, found))
+
+    keys = (LOOP_PART, *options.keys) if options.keys else ()
+    return parts.split(chosen.evaluate(tagged, together, replace(options, keys=keys)))
+
+
+def _check_contract(times: int | None, residual: float | None, error: float | None, contraction: float | None) -> None:
+    """Refuse an iteration that nothing ends, or several things; raises QueryError."""
+    chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
+    if chosen == ["error"] and contraction is None:
+        raise QueryError(
+            "iterate: the distance from the fixpoint is known only by how much a step shrinks differences. Pass "
+            "contraction=c, the part that is left of a difference, with error=ε, or pass residual=ε."
+        )
+    if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
+        raise QueryError(
+            f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
+            f"{', contraction' if contraction is not None else ''}. "
+            "Pass one of times=n, residual=ε, or error=ε with contraction=c."
+        )
+
+
+def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions) -> Callable[[DataFrame], DataFrame]:
+    """Return the step, which fails with a QueryError if it returns other columns than those of the start."""
+    wanted = [field.dataType.simpleString() for field in start.schema]
+
+    def run_step(rows: DataFrame) -> DataFrame:
+        found = step(rows)
+        if not isinstance(found, DataFrame):
+            raise QueryError(
+                f"{options.function}: the step returned {type(found).__name__}, not a DataFrame. Return the rows."
+            )
+        if (types := [field.dataType.simpleString() for field in found.schema]) != wanted:
+            raise QueryError(
+                f"{options.function}: the step returned columns of the types {', '.join(types)}, and the start has "
+                f"{', '.join(wanted)}. {'Cast them' if len(types) == len(wanted) else 'Return as many columns'}."
+            )
+        return found
+
+    return run_step
+
+
+def _check_keys(start: DataFrame, options: LoopOptions) -> None:
+    if missing := [name for name in options.keys if name not in start.columns]:
+        raise QueryError(
+            f"{options.function}: the key {', '.join(missing)} is not a column of the start "
+            f"({', '.join(start.columns)}). Name its columns."
+        )
+    if traits_of(options.kind).keeps_best and len(options.keys) == len(start.columns):
+        raise QueryError("fixpoint: the key has all columns, so nothing is left to compare. Leave the key out.")
+
+
+def _names(given: ColumnNames | None) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,151 @@
+"""Create a branch of a view from its last finished epoch, and drop views.
+
+The tables of a branch are shallow clones: Delta tables whose first files are those of the original. The original
+records the branch (store/dependents.py) and keeps these files until it is dropped. A branch is made in a hidden folder
+and appears by one rename; at a URI, where nothing can be renamed, it appears with its journal, which is written last.
+So a crash leaves no half branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from deltafold.algebra.errors import DeltafoldError, StateError
+from deltafold.algebra.results.report import BRANCHED
+from deltafold.lake.durable import Folder, lock, make_private
+from deltafold.lake.remote.remote_path import Place, RemotePath
+from deltafold.operations.metrics import metrics_of
+from deltafold.refresh.sources.upstream import Inputs
+from deltafold.spark.catalyst import JavaError
+from deltafold.spark.java_errors import cause
+from deltafold.store.answer_pointer import AnswerPointer
+from deltafold.store.dependents import Reader, Readers
+from deltafold.store.journal import Entry, Journal, Pin
+from deltafold.store.snapshot import LastAnswer
+from deltafold.store.view_store import Store
+from deltafold.telemetry.clock import now
+
+
+def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
+    """Create the view of `target` as a branch of the view in `store`; inputs: the sources of that view.
+
+    Raises StateError if the target exists already, or the original has no finished epoch.
+    """
+    check_free(target)
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
+        entry = LastAnswer(store).entry
+        make_private(target.folder.parent)
+        folder = target.folder.parent.resolve() / target.folder.name
+        versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
+        if not versions:
+            raise StateError(
+                f"view {store.view}: its journal does not record the versions of its tables. Rebuild it first."
+            )
+        Readers(store.folder).add(Reader(str(folder), "", versions))
+        inputs.announce(folder)
+        if isinstance(folder, RemotePath):
+            with lock(folder, f"view {target.view}", "branched", target.tuning.lock_seconds):
+                check_free(target)
+                clone_tables(store, target, entry)
+        else:
+            scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
+            clone_tables(store, scratch, entry)
+            Folder(scratch.folder).move_to(folder)
+    with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
+        AnswerPointer(target).begin()
+
+
+def check_free(target: Store) -> None:
+    """Raise StateError if there is a view of this name."""
+    remote = isinstance(target.folder, RemotePath)
+    if target.journal.last() is not None if remote else target.folder.exists():
+        raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
+
+
+def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
+    """Remove a view with its tables and its journal.
+
+    declared: the views declared in this process that read it; force: drop it even if a view reads it.
+    Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. A crash may leave a
+    hidden folder, which the next drop of a view of this name removes.
+    """
+    if not store.folder.exists():
+        if not force:
+            check_unread(store, declared)
+        AnswerPointer(store).drop_sql_views()  # the folder may have been removed by other means
+        return
+    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
+        readers = Readers(store.folder)
+        readers.check_no_branch(store.view)
+        if not force:
+            check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
+        AnswerPointer(store).drop_sql_views()
+        gone = hide(store.folder)
+    if gone is not None:
+        Folder(gone).remove()
+    if metrics := metrics_of(store):
+        metrics.forget()
+
+
+def hide(folder: Place) -> Path | None:
+    """Make a view's folder the folder of no view, atomically, and return where its tables are, to be removed.
+
+    At a URI, where nothing can be renamed, a view without a journal is none; its folder is removed here, under its
+    lease, and None returned: afterwards it may be the folder of a new view.
+    """
+    if isinstance(folder, RemotePath):
+        for entry in sorted((folder / "journal").glob("g*-e*.json")):
+            entry.erase()  # the oldest first: what a crash leaves is the end of the journal, not its beginning
+        folder.remove()
+        return None
+    gone = folder.with_name(f".{folder.name}.dropped")
+    Folder(gone).remove()
+    Folder(folder).move_to(gone)
+    return gone
+
+
+def has_pinned_table(store: Store, pin: Pin) -> bool:
+    """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
+    table = store.table_at(pin.place or "")
+    return table.version() is None or table.identity() == pin.identity
+
+
+def check_unread(store: Store, readers: Collection[str]) -> None:
+    """Raise StateError if other views read this one."""
+    if readers:
+        names = ", ".join(sorted(readers))
+        raise StateError(
+            f"view {store.view} cannot be dropped: {names} {'reads' if len(readers) == 1 else 'read'} it. "
+            f"Drop {names} first, or drop {store.view} with drop(force=True)."
+        )
+
+
+def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
+    """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
+    Folder(scratch.folder).remove()
+    after = dict[str, int | None]()
+    try:
+        for name, version in (entry.after or {}).items():
+            table = scratch.table(1, name)
+            assert version is not None
+            table.clone(store.table(entry.intent.generation, name), version)
+            after[name] = table.version()
+    except JavaError as error:
+        raise DeltafoldError(
+            f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
+        ) from error
+    # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
+    intent = replace(entry.intent, view=scratch.view, generation=1, part=None, lost="")
+    assert entry.report is not None
+    sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
+    report = replace(
+        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=(),
+        lost="",
+    )  # fmt: skip
+    journal = Journal(scratch.folder / "journal")
+    if recipe := store.journal.recipe(intent.fingerprint):
+        journal.record(recipe)
+    journal.finish(intent, report, after)

@@ -1,0 +1,107 @@
+"""Find the versions of tables that must stay readable, and for whom, from journals and records of readers.
+
+| kept | for |
+| --- | --- |
+| a view's own tables as after its last epoch | readers that pin it next |
+| a view's tables as the last and any unfinished epoch of a view above pins them | its next refresh |
+| a view's tables as a branch was made of them | the branch, until it is dropped |
+| a landed source at the versions of these, or of a view above at any height | their next refresh, and `verify` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from deltafold.lake.remote.remote_path import Place, place_of
+from deltafold.store.answer_pointer import PointerFile
+from deltafold.store.dependents import Readers
+from deltafold.store.journal import Entry, Journal, base_versions
+
+
+@dataclass(frozen=True)
+class Need:
+    """A version of a table that must stay readable, and for whom."""
+
+    table: str
+    version: int
+    who: str
+
+
+def needs_of_view(folder: Place) -> Iterator[Need]:
+    """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
+    for entry in entries_with_pins(Journal(folder / "journal")):
+        for name, version in (entry.after or {}).items():
+            if version is not None:
+                yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
+    for reader in Readers(folder).all():
+        who = place_of(reader.folder).name
+        for name, version in reader.tables.items():
+            if (place_of(reader.folder) / "g1").is_dir():
+                yield Need(name, version, f"branch {who}")
+        for entry in entries_with_pins(reader.journal):
+            pin = entry.intent.sources.get(reader.source)
+            if pin is not None and pin.place is not None:
+                yield Need(pin.place, pin.after, f"view {who}")
+                for version in pin.passed:
+                    yield Need(pin.left or pin.place, version, f"view {who}")
+                if entry.report is None and pin.before is not None:
+                    yield Need(pin.left or pin.place, pin.before, f"view {who}")
+
+
+def needs_of_sources(views: Place) -> Iterator[Need]:
+    """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
+    for folder in sorted((path for path in views.glob("[!.]*") if (path / "journal").is_dir()), key=str):
+        for who, stand in pinned_base_versions(folder):
+            yield from (
+                Need(source_path, version, f"view {who}")
+                for source_path, version in stand.items()
+                if "/" not in source_path
+            )
+
+
+def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Yield the versions of base sources that a view or one above it may still read, by path from the view."""
+    for entry in entries_with_pins(Journal(folder / "journal")):
+        yield folder.name, base_versions(entry.intent.sources)
+        if entry.report is None:
+            befores = entry.intent.sources.items()
+            yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}
+        for name, pin in entry.intent.sources.items():
+            yield from ((folder.name, {name: version}) for version in pin.passed if pin.place is None)
+    for reader in Readers(folder).all():
+        for who, stand in pinned_base_versions(place_of(reader.folder)):
+            if reader.source:
+                mine = f"{reader.source}/"
+                yield (
+                    who,
+                    {
+                        source_path.removeprefix(mine): v
+                        for source_path, v in stand.items()
+                        if source_path.startswith(mine)
+                    },
+                )
+            else:
+                yield who, stand
+
+
+def superseded_since(folder: Place, generation: int) -> str | None:
+    """Return the time when readers were pointed to a later generation of a view; None if they were not.
+
+    For the current generation it is in the pointer file: after a crash, readers are pointed there later than its first
+    epoch finished, and the journal may have been pruned of that epoch.
+    """
+    began: dict[int, str] = {}
+    for entry in Journal(folder / "journal").entries():
+        if entry.complete and entry.report is not None:
+            began.setdefault(entry.intent.generation, entry.report.finished)
+    if pointer := PointerFile(folder).read():
+        began[pointer.generation] = pointer.since
+    return min((since for number, since in began.items() if number > generation), default=None)
+
+
+def entries_with_pins(journal: Journal) -> list[Entry]:
+    """Return the last complete epoch and the entries begun after it, whose pins must stay readable."""
+    entries = journal.entries()
+    last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
+    return list(entries[last:])

@@ -1,0 +1,224 @@
+"""Roll a view back to an earlier epoch, or rewrite its last one with another number of buckets, as a new generation.
+
+RESTORE would leave the marks of later epochs in the tables, and Delta would skip the next writes of these epochs; so
+the tables are copied at the versions that the journal has for the epoch, as epoch 1 of a new generation, with its pins.
+After a crash the next refresh finishes a rollback, whose intent is an ordinary one: what was not copied yet is
+recomputed from the pinned versions, which gives the same rows. It forgets a copy into other buckets. Readers keep the
+old generation until the new one is complete; a copy that fails leaves the view as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pyspark.sql import functions as F
+
+from deltafold.algebra.errors import StateError, UsageError
+from deltafold.algebra.program import BUCKET
+from deltafold.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
+from deltafold.algebra.results.upkeep import format_count
+from deltafold.dataflow.publish import COPIES_PER_EPOCH, COPY
+from deltafold.lake.durable import lock
+from deltafold.lake.physical_layout import arrange
+from deltafold.operations.metrics import update_metrics
+from deltafold.refresh.compatibility import check_layout
+from deltafold.refresh.epoch import Epoch
+from deltafold.refresh.executor import Executor
+from deltafold.refresh.incremental_refresh import EpochResult, RefreshStrategy
+from deltafold.refresh.mode import ModePolicy
+from deltafold.refresh.planner import Planner
+from deltafold.refresh.reporting import report_of
+from deltafold.refresh.sources.upstream import Inputs, Progress
+from deltafold.refresh.state_reuse import COPIED
+from deltafold.store.answer_pointer import AnswerPointer
+from deltafold.store.journal import Entry, Intent, never_refreshed
+from deltafold.store.view_store import Store
+from deltafold.telemetry.events import Work, log_work
+
+
+class Rollback:
+    """Rolls one view back, or rewrites its last epoch with another number of buckets."""
+
+    def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
+        self._store, self._mode_policy, self._inputs, self._pointer = store, mode_policy, inputs, AnswerPointer(store)
+        self._planner = Planner(store, mode_policy, inputs)
+        self._executor = Executor(store, mode_policy, inputs, self._pointer)
+
+    def rebucket(self, buckets: int, progress: Progress | None) -> Report:
+        """Rewrite the last epoch's tables with a number of buckets, without reading the sources.
+
+        Raises UsageError for a number that is impossible or the present one, StateError if that epoch is unfinished.
+        """
+        view, most = self._store.view, self._store.tuning.most_buckets
+        if type(buckets) is not int or not 1 <= buckets <= most:
+            raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {most}.")
+        with self._lock("rebucket") as work:
+            last = self._store.journal.last()
+            if last is None or not last.complete or not last.after:
+                raise never_refreshed(view)
+            if last.intent.buckets == buckets:
+                raise UsageError(
+                    f"view {view}: it is stored in {format_count(buckets, 'bucket')} already. Choose another number."
+                )
+            work.result = report = self._start_generation(last, "change its buckets", buckets, progress)
+        return report
+
+    def grow(self, progress: Progress | None) -> Report | None:
+        """Rewrite the last epoch's tables in more buckets if these have become too large; returns None if not.
+
+        Does nothing where that epoch is unfinished, or of another query: upkeep refuses both.
+        """
+        last = self._store.journal.last()
+        if last is None or not last.complete or not last.after or self._planner.find_redefinition(last):
+            return None
+        strategy, tuning, buckets = self._mode_policy.of(last.intent.mode), self._store.tuning, last.intent.buckets
+        divided = [name for name in strategy.tables if strategy.storage_of(name, 2).is_divided]
+        size = max((self._store.table(last.intent.generation, name).size()[1] for name in divided), default=0)
+        wanted = min(tuning.most_buckets, math.ceil(2 * size / tuning.full_bucket_bytes))
+        is_full = size > buckets * tuning.full_bucket_bytes
+        return self.rebucket(wanted, progress) if is_full and wanted > buckets else None
+
+    def to(self, epoch: int, generation: int | None, progress: Progress | None) -> Report:
+        """Roll back to a finished epoch of a generation, by default the last generation.
+
+        Raises UsageError for anything but numbers, StateError if there is no such epoch or its files are gone,
+        ChangedQueryError if another query made it.
+        """
+        for what, value in (("epoch", epoch), ("generation", generation)):
+            if type(value) is not int and not (what == "generation" and value is None):
+                raise UsageError(f"view {self._store.view}: {what} {value!r} is not a number. Give one such as 1.")
+        with self._lock("rollback") as work:
+            entry = self._find_entry(epoch, generation)
+            work.result = report = self._start_generation(
+                entry, f"go back to {describe_epoch(entry)}", entry.intent.buckets, progress
+            )
+        return report
+
+    @contextmanager
+    def _lock(self, what: str) -> Generator[Work]:
+        """Take the view's lock, log the work, and write the view's metrics after it."""
+        store = self._store
+        held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
+        with update_metrics(store, self._inputs), log_work(what, {"view": store.view}) as work, held:
+            store.journal.forget_copy()
+            yield work
+
+    def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
+        """Copy an epoch as the first one of a new generation; what: the purpose, for an error."""
+        self._pointer.begin()
+        strategy = self._mode_policy.of(entry.intent.mode)
+        self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
+        if found := self._planner.find_redefinition(entry):
+            raise found.refuse(f"To {what}, restore what was; else rebuild the view")
+        self._inputs.check(entry.intent.sources)
+        check_layout(self._store, entry.intent.generation, strategy)
+        pins = {
+            name: replace(pin, before=None, left=None, start=None, via=None)
+            for name, pin in entry.intent.sources.items()
+        }
+        number = self._store.unused_generation()
+        begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
+        begun = replace(begun, lost="", buckets=buckets, rearranges=buckets != entry.intent.buckets)
+        return self._commit_copy(entry, strategy, begun, progress)
+
+    def _find_entry(self, epoch: int, generation: int | None) -> Entry:
+        """Return the journal entry of the epoch to go to."""
+        entries, view = self._store.journal.entries(), self._store.view
+        finished = [entry for entry in entries if entry.complete and entry.after]
+        if not finished:
+            raise never_refreshed(view)
+        wanted = finished[-1].intent.generation if generation is None else generation
+        known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
+        there = "; ".join(
+            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if belongs_to(e, number))}"
+            for number in sorted({entry.intent.generation for entry in finished})
+        )
+        if epoch not in known:
+            raise StateError(
+                f"view {view}: no finished epoch {epoch} of generation {wanted}. Choose one that it has ({there})."
+            )
+        if known[epoch] is entries[-1]:
+            instead = f"Choose an earlier one ({there}), or refresh" if len(finished) > 1 else "It has no earlier one"
+            raise StateError(f"view {view}: it is at {describe_epoch(known[epoch])} already. {instead}.")
+        return known[epoch]
+
+    def _check_files(self, entry: Entry) -> None:
+        """Raise StateError if a table of the epoch, or of a view that it read, can no longer be read."""
+        pins, generation = entry.intent.sources, entry.intent.generation
+        below = [table for name, table in self._inputs.of(pins).items() if name in pins and pins[name].place]
+        gone = any(table.version() is None for table in below)
+        for name, version in (entry.after or {}).items():
+            table = self._store.table(generation, name)
+            if gone or version is None or table.version() is None or not table.is_readable(version):
+                raise StateError(
+                    f"view {self._store.view}: the files of {describe_epoch(entry)} were removed (vacuum, or its "
+                    "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
+                )
+
+    def _commit_copy(
+        self, entry: Entry, strategy: RefreshStrategy, intent: Intent, progress: Progress | None
+    ) -> Report:
+        journal, epoch = self._store.journal, self._executor.epoch(strategy, intent, progress, resumed=False)
+        cost = epoch.measure.cost
+        journal.begin(intent)
+        moved = intent.rearranges
+        done = (
+            f"{describe_epoch(entry)} in {format_count(intent.buckets, 'bucket')}"
+            if moved
+            else f"back to {describe_epoch(entry)}"
+        )
+        with self._executor.counting(epoch, f"{intent.view} {done}", is_copy=True):
+            effect = self._copy_tables(entry, strategy, epoch)
+        report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
+        sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
+        report = replace(report, sentence=sentence)
+        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        self._pointer.point()
+        return report
+
+    def _copy_tables(self, entry: Entry, strategy: RefreshStrategy, epoch: Epoch) -> EpochResult:
+        """Copy every table at its version of the epoch."""
+        for name, table in epoch.tables.items():
+            old = self._store.table(entry.intent.generation, name)
+            version = (entry.after or {})[name]
+            assert version is not None
+            with epoch.measure.phase(f"copy {name}"):
+                stored = strategy.storage_of(name, epoch.intent.buckets)
+                rows = old.at(version)
+                if epoch.intent.rearranges:
+                    rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
+                files = old.size()[1] // epoch.tuning.file_bytes
+                rows = arrange(rows, epoch.intent.buckets, stored.sorted_by, files)
+                if COPY in rows.columns:  # epochs count from 1 again: new copy numbers must not equal existing ones
+                    rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
+                table.append(rows, epoch.mark(name), BUCKET, old.is_mapped())
+        return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
+
+
+def missing_files(epoch: Epoch) -> str:
+    """Return the end of a report's sentence: the pinned versions whose files are gone; empty if there are none."""
+    pins = epoch.intent.sources
+    read = epoch.sources
+    gone = [
+        f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].is_readable(pin.after)
+    ]
+    rest = " are gone: a refresh that reads them is refused until the view is rebuilt"
+    return f"; files of {', '.join(gone)}{rest}" if gone else ""
+
+
+def belongs_to(entry: Entry, generation: int) -> bool:
+    """Return whether an epoch belongs to a generation."""
+    return entry.intent.generation == generation
+
+
+def describe_epoch(entry: Entry) -> str:
+    """Describe an epoch for a message."""
+    return describe_intent(entry.intent)
+
+
+def describe_intent(intent: Intent) -> str:
+    """Describe an intent for a message."""
+    return f"epoch {intent.epoch} of generation {intent.generation}"

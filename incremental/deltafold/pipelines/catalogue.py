@@ -1,0 +1,293 @@
+"""Find the declared pipelines of a folder, and open their views.
+
+A pipeline is a folder with a pipeline.yaml and one query (`queries`). Loading reads and checks text only: it starts no
+Spark, imports no pyspark and runs no query.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.algebra.local_path import local_path
+from deltafold.algebra.results.address import is_same_name
+from deltafold.pipelines import descriptions, queries, source_objects
+from deltafold.pipelines.declaration import parsing, sizes
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
+from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltafold.algebra.results.address import Address
+    from deltafold.api import Landing, Report, View, Warehouse
+    from deltafold.spark.doctor import Finding
+
+    Opened = dict[str, tuple[Warehouse, View]]
+
+FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
+DECLARATION_FILE = "pipeline.yaml"
+
+
+def pipelines_folder() -> Path:
+    """Return the folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it exists, else the built-in ones.
+
+    Raises DeclarationError if DELTAFOLD_PIPELINES is not a folder.
+    """
+    named = _named_folder()
+    if named:
+        if not named.is_dir():
+            raise DeclarationError(
+                f"{FOLDER_VARIABLE}: there is no folder {named}. Create it (`deltafold new` does), or name another."
+            )
+        return named
+    here = Path.cwd() / "pipelines"
+    return here if here.is_dir() else Path(__file__).parents[3] / "pipelines"
+
+
+def home_of_new() -> Path:
+    """Return the folder for a new pipeline: DELTAFOLD_PIPELINES, else ./pipelines."""
+    return _named_folder() or Path.cwd() / "pipelines"
+
+
+def _named_folder() -> Path | None:
+    named = os.environ.get(FOLDER_VARIABLE)
+    return local_path(FOLDER_VARIABLE, named, DeclarationError) if named else None
+
+
+def names(folder: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all declared pipelines, valid or not, in alphabetical order."""
+    folder = folder or pipelines_folder()
+    return tuple(sorted(path.parent.name for path in folder.glob(f"*/{DECLARATION_FILE}")))
+
+
+def load(name: str, folder: Path | None = None) -> Pipeline:
+    """Return the pipeline of this name. Raises DeclarationError if it does not exist or is not valid."""
+    return _Loader.of(folder).load(name)
+
+
+def _check_sql_name_once(home: Path, publish_as: str) -> None:
+    """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
+    for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
+        known = parsing.declares(other, "publish_as")
+        if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
+            raise DeclarationError(
+                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too. "
+                "Choose another name for one of them."
+            )
+
+
+def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
+    """Return all pipelines of a folder. Raises the DeclarationError of the first invalid one."""
+    loader = _Loader.of(folder)
+    return tuple(map(loader.load, loader.names))
+
+
+def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
+    """Return all pipelines of a folder by name; for an invalid one its error."""
+    loader = _Loader.of(folder)
+    found: dict[str, Pipeline | DeclarationError] = {}
+    for name in loader.names:
+        try:
+            found[name] = loader.load(name)
+        except DeclarationError as error:
+            found[name] = error
+    return found
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Loads the pipelines of one folder, each once, also if several others read its view."""
+
+    folder: Path
+    names: tuple[str, ...]
+    loaded: dict[str, Pipeline | DeclarationError] = field(default_factory=dict[str, "Pipeline | DeclarationError"])
+
+    @classmethod
+    def of(cls, folder: Path | None) -> _Loader:
+        folder = (folder or pipelines_folder()).absolute()
+        return cls(folder, names(folder))
+
+    def load(self, name: str, above: tuple[str, ...] = ()) -> Pipeline:
+        """Load a pipeline and those below it; above: its readers, from the one that was asked for."""
+        if name not in self.loaded:
+            try:
+                self.loaded[name] = self._read_pipeline(name, above)
+            except DeclarationError as error:
+                self.loaded[name] = error
+        found = self.loaded[name]
+        if isinstance(found, DeclarationError):
+            raise found
+        return found
+
+    def _read_pipeline(self, name: str, above: tuple[str, ...]) -> Pipeline:
+        if not PIPELINE_NAME.match(name):
+            raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
+        home = self.folder / name
+        if (home / DECLARATION_FILE).is_dir():
+            raise DeclarationError(f"{home / DECLARATION_FILE}: it is a folder. Put a file with the declaration there.")
+        if not (home / DECLARATION_FILE).is_file():
+            near = parsing.suggest_nearest(name, self.names)
+            raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}. {near}")
+        declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
+        below = {source: part.view for source, part in declaration.sources.items() if part.view}
+        for source, view in below.items():
+            self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view", view, (*above, name))
+        if declaration.publish_as:
+            _check_sql_name_once(home, declaration.publish_as)
+        query = queries.find(home, tuple(declaration.sources), declaration)
+        loaded = {source: self.load(view, (*above, name)) for source, view in below.items()}
+        return Pipeline(name, home, declaration, query, loaded)
+
+    def _check_below(self, place: str, view: str, above: tuple[str, ...]) -> None:
+        """Raise DeclarationError for a missing pipeline or a cycle; above: its readers, the last of them itself."""
+        if view in above:
+            cycle = " → ".join([*above[above.index(view) :], view])
+            raise DeclarationError(f"{place}: the pipelines read each other's views in a cycle ({cycle}). Remove one.")
+        if view not in self.names:
+            others = [other for other in self.names if other != above[-1]]
+            near = parsing.suggest_nearest(view, others)
+            raise DeclarationError(f"{place}: no pipeline `{view}` in {self.folder}. {near}")
+
+
+def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:
+    """Return the Spark session that a pipeline declares; brief: of a process that will end after little work."""
+    from deltafold.spark import session
+
+    part = pipeline.declaration.spark
+    asked = part.model_dump(include={"master", "memory", "warm"}, exclude_none=True)
+    return session.start(f"deltafold {pipeline.name}", settings=part.settings, brief=brief, **asked)
+
+
+def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
+    """Return the doctor's findings, for a pipeline's warehouse and Spark or for the default ones.
+
+    A warehouse in a store is tried by Spark if all else is right.
+    """
+    from deltafold.spark import doctor
+
+    if pipeline is None:
+        return doctor.examine(pipelines_folder().parent / DEFAULT_WAREHOUSE)
+    part = pipeline.declaration.spark
+    asked = part.model_dump(include={"memory"}, exclude_none=True)
+    sources = pipeline.declaration.sources.items()
+    streams = {name: source.stream.path or source.stream.format for name, source in sources if source.stream}
+    found = doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
+    return (*found, try_warehouse(pipeline)) if pipeline.is_remote and all(each.ok for each in found) else found
+
+
+def try_warehouse(pipeline: Pipeline) -> Finding:
+    """Return the doctor's finding about a warehouse in a store: Spark reaches it, and it admits one of two writers."""
+    from deltafold.api import Warehouse
+    from deltafold.spark.doctor import Finding
+
+    try:
+        Warehouse(start_spark(pipeline, brief=True), pipeline.warehouse)
+    except DeltafoldError as error:
+        return Finding("store", False, str(error))
+    sentence = f"Spark reaches {pipeline.warehouse}, and of two writers of one object the second was refused."
+    return Finding("store", True, sentence)
+
+
+def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
+    """Return the pipeline's warehouse with all its sources, and its view. Raises what the API raises (DeltafoldError).
+
+    opened: pipelines that are open in this Spark already, by name; this one and those below it are added. Each is
+    compiled once, also if several pipelines read it.
+    """
+    from deltafold.api import Warehouse
+
+    opened = {} if opened is None else opened
+    if pipeline.name not in opened:
+        warehouse = Warehouse(spark, pipeline.warehouse)
+        for name, source in pipeline.declaration.sources.items():
+            below = pipeline.below.get(name)
+            warehouse.source(name, open(below, spark, opened)[1] if below else source_objects.declare(source))
+        for name, monoid in pipeline.declaration.monoids.items():
+            warehouse.monoid(name, **monoid.model_dump())
+        declared = {"policy", "publish", "publish_as", "on_change", "on_lost"}
+        options: Any = pipeline.declaration.model_dump(include=declared)
+        opened[pipeline.name] = warehouse, warehouse.view(pipeline.name, queries.runnable(pipeline.query), **options)
+    return opened[pipeline.name]
+
+
+def address(pipeline: Pipeline) -> Address:
+    """Return the current address of the answer; starts Spark only for a warehouse at a URI, which Spark has to read.
+
+    Raises StateError before the first refresh.
+    """
+    from deltafold.lake.remote.remote_path import place_of
+    from deltafold.store.answer_pointer import find_address
+
+    if pipeline.is_remote:
+        start_spark(pipeline, brief=True)
+    folder = place_of(pipeline.warehouse) / "views" / pipeline.name
+    return find_address(folder, pipeline.name, pipeline.declaration.publish_as)
+
+
+def land(pipeline: Pipeline, warehouse: Warehouse, partitions: Sequence[str] = ()) -> tuple[Landing, ...]:
+    """Land the input files or the stream of every source; returns one landing per source.
+
+    partitions: land just these, even if they look unchanged; by default every partition whose files changed.
+    """
+    chosen = check_partitions(pipeline, partitions)
+    return tuple(
+        warehouse.land(name, chosen if chosen and name in pipeline.partitioned else None) for name in pipeline.landed
+    )
+
+
+def check_partitions(pipeline: Pipeline, partitions: Sequence[str]) -> list[str]:
+    """Return partitions as the pipeline spells them; raises DeclarationError for one that it cannot have."""
+    return [pipeline.check_partition(value) for value in partitions]
+
+
+def replay(
+    pipeline: Pipeline, warehouse: Warehouse, source: str | None = None, allow_loss: bool = False
+) -> tuple[Landing, ...]:
+    """Land quarantined rows again, of one source or of all of files, by the current schema; a stream only if named.
+
+    allow_loss: a stream that has fewer records than were landed, too.
+    """
+    return tuple(warehouse.replay(name, allow_loss and bool(source)) for name in sources_to_replay(pipeline, source))
+
+
+def sources_to_replay(pipeline: Pipeline, source: str | None) -> tuple[str, ...]:
+    """Return the named source, or all that are landed from files; raises DeclarationError if there is none."""
+    if source:
+        return (require_landed(pipeline, source),)
+    if pipeline.streams and len(pipeline.streams) == len(pipeline.landed):
+        raise DeclarationError(
+            f"{pipeline.name}: a replay lands a stream from its beginning, so name it: "
+            f"--source {' or '.join(pipeline.streams)}."
+        )
+    return tuple(name for name in pipeline.landed if name not in pipeline.streams)
+
+
+def require_landed(pipeline: Pipeline, source: str) -> str:
+    """Return the source if it is landed. Raises DeclarationError otherwise."""
+    if source not in pipeline.landed:
+        near = parsing.suggest_nearest(source, pipeline.landed)
+        raise DeclarationError(f"pipeline `{pipeline.name}`: it lands no source `{source}`. {near}")
+    return source
+
+
+def refresh(
+    pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
+) -> Report:
+    """Refresh or rebuild the view, in chunks of the given or declared size, if any; store its description."""
+    asked = chunk or pipeline.declaration.chunk
+    most = None if asked is None else sizes.parse_size(asked)
+    report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
+    descriptions.save_descriptions(pipeline, view, progress)
+    return report
+
+
+def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landing, ...]]:
+    """Land input files for every pipeline below, the lowest first; returns the landings by name."""
+    opened: Opened = {}
+    return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}

@@ -1,0 +1,135 @@
+"""Find and check the query of a pipeline, and load it on request.
+
+query.sql is one Spark SQL query over the sources by name. query.mrql is a program of MRQL, whose last query is the
+view. query.py defines `query(source, ...)`, which takes DataFrames and returns one. Finding a query only parses it;
+query.py is run when the view is opened, since it may import pyspark.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from deltafold.algebra.errors import QueryError
+from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
+from deltafold.pipelines.declaration.program import ProgramPart
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltafold.language.mrql.program.query import Mrql
+
+LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
+
+
+@dataclass(frozen=True)
+class QueryFile:
+    """The query's file and its text; program: the keys of pipeline.yaml for a query in MRQL."""
+
+    path: Path
+    text: str
+    program: ProgramPart
+
+    @property
+    def language(self) -> str:
+        """Return sql, mrql or python."""
+        return LANGUAGES[self.path.suffix]
+
+    @property
+    def function(self) -> bool:
+        """Return whether it is query.py."""
+        return self.language == "python"
+
+
+def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
+    """Return the one query in a pipeline's folder. Raises DeclarationError.
+
+    sources: the declared sources, which the parameters of a function must be named after; program: what is declared
+    of a query in MRQL.
+    """
+    found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
+    if len(found) != 1:
+        if found:
+            several = " and ".join(path.name for path in found)
+            raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
+        raise DeclarationError(f"{home}: there is no query. Write query.sql, query.py or query.mrql.")
+    path = found[0]
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise DeclarationError(f"{path}: it cannot be read as UTF-8 text. Save it as UTF-8.") from None
+    if not text.strip():
+        raise DeclarationError(f"{path}: it is empty. Write the query there.")
+    if path.suffix == ".py":
+        _check_function(path, text, sources)
+    if path.suffix == ".mrql":
+        _check_program(path, text)
+    part = program or ProgramPart()
+    if path.suffix != ".mrql" and (part.args or part.paths or part.loops):
+        raise DeclarationError(f"{path}: `args`, `paths` and `loops` are for query.mrql. Remove them.")
+    return QueryFile(path, text, part)
+
+
+def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
+    """Return the query as the API takes it: a text, or the function of query.py, which is executed."""
+    if query.language == "mrql":
+        from deltafold.language.mrql.program.query import Mrql  # late: it imports pyspark
+
+        part = query.program
+        return Mrql(query.text, part.args, None, part.paths, part.ends, str(query.path), query.path.parent)
+    if not query.function:
+        return query.text
+    name = f"query_of_{query.path.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, query.path, loader=UncompiledFile(name, str(query.path)))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DeclarationError(
+            f"{query.path}: loading it fails: {type(error).__name__}: {error}. Correct it."
+        ) from error
+    return module.query
+
+
+class UncompiledFile(SourceFileLoader):
+    """Loads a file's text: Python takes what it compiled of a file before for one of the same size and time."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the file as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _check_program(path: Path, text: str) -> None:
+    from deltafold.language.mrql.syntax.parse import parse
+    from deltafold.language.mrql.syntax.spans import Text
+
+    try:
+        parse(Text(str(path), text))
+    except QueryError as error:
+        raise DeclarationError(str(error)) from None
+
+
+def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise DeclarationError(f"{path}{line}: it is not Python ({error.args[0]}). Correct it.") from None
+    found = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "query"]
+    if not found:
+        raise DeclarationError(f"{path}: it defines no function `query`. Add one with a parameter per source.")
+    arguments = found[-1].args
+    named = arguments.posonlyargs + arguments.args
+    needed = named[: len(named) - len(arguments.defaults)]
+    needed += [name for name, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not default]
+    for argument in needed:
+        if argument.arg not in sources:
+            hint = suggest_nearest(argument.arg, sources)
+            raise DeclarationError(f"{path}, line {argument.lineno}: `{argument.arg}` is not a declared source. {hint}")

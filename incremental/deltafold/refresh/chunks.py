@@ -1,0 +1,230 @@
+"""Split a large change into chunks of files; each chunk commits as one epoch.
+
+A chunk is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
+version before the change, with the files of all chunks so far removed and added. Between two chunks a relation is
+thus a set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a
+file with another deletion vector) are in one chunk; a chunk has at least one file. Every process computes the same
+chunks: they depend on the pinned versions and the number of bytes alone. Sources with small changes come first
+(dimensions before facts), equal ones by name. The journal stores a chunk in the field `part` of an intent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import StateError
+from deltafold.lake.files import File, Identity
+from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.table_view import TableView
+from deltafold.lake.version_diff import Difference, by_snapshots, file_difference
+from deltafold.store.journal import Chunk, Intent, Pin
+
+
+@dataclass(frozen=True)
+class PathChange:
+    """Files of one path that are removed and added together; whole: as in Chunk."""
+
+    source: str
+    path: str
+    removed: tuple[File, ...]
+    added: tuple[File, ...]
+    whole: bool
+
+    @property
+    def bytes(self) -> int:
+        """The changed bytes: for a file with another deletion vector the share of its changed rows, unless `whole`.
+
+        Two vectors of equal size may differ in any of their rows, so such a file counts with all of its bytes.
+        """
+        files = (*self.removed, *self.added)
+        both, rows = sum(file.bytes for file in files), [file.rows or 0 for file in files]
+        differ = max(rows) - min(rows)
+        if self.whole or not differ or not (self.removed and self.added):
+            return both
+        return math.ceil(both * differ / max(rows))
+
+
+class ChunkTable(TableView):
+    """A table between two chunks: files of the versions before and after the change, read by the later schema.
+
+    before: the table at the beginning of the chunk; None for that table itself.
+    """
+
+    def __init__(
+        self, whole: VersionedTable, files: Mapping[Identity, File], before: ChunkTable | None, moved: Difference
+    ) -> None:
+        super().__init__(whole)
+        self._files, self._before, self._moved = files, before, moved
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table at the beginning of the chunk."""
+        return self._before or self
+
+    @property
+    def moved(self) -> Difference:
+        """The files that the chunk removes and adds."""
+        return replace(self._moved, table=self)
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """Return the files of the table."""
+        return dict(self._files)
+
+    def at(self, version: int) -> DataFrame:
+        """Return the rows of the table."""
+        return self.table.rows_of(self._moved.after, list(self._files.values()))
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """Return the rows of some files, all by the later schema."""
+        return self.table.rows_of(self._moved.after, files)
+
+    def schema(self, version: int | None = None) -> StructType:
+        """Return the later schema."""
+        return self.table.schema(self._moved.after)
+
+
+def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
+    """Return the intent of the first chunk if the change of its sources has more than `most` bytes, else the intent.
+
+    Between two chunks declared constraints may be violated, so none is relied on; the whole change is checked before
+    the first chunk. A change of column mapping or of the partition column is never split: a chunk reads all files by
+    one schema.
+    """
+    pinned = [(name, tables[name], pin) for name, pin in intent.sources.items()]
+    differences = {name: file_difference(table, pin.before, pin.after) for name, table, pin in pinned}
+    if sum(change.bytes for change in differences.values()) <= most:
+        return intent
+    differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
+    first = Chunk(1, 1, most)
+    if len(list(assign_chunks(differences, first))) < 2:  # a compaction alone changes no rows
+        return intent
+    pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
+    found = file_changes(tables, pins)
+    number = len(list(assign_chunks(found, first)))
+    if number < 2 or not all(one_schema(change) for change in found.values()):
+        return intent
+    return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
+
+
+def one_schema(change: Difference) -> bool:
+    """Return whether files of both versions can be read by the later schema."""
+    if change.before is None or not change.removed:
+        return not change.remapped
+    sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
+    return not change.remapped and sides[0] == sides[1]
+
+
+def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
+    """Return the intent of the next chunk; tables: the view's own tables now."""
+    assert intent.part is not None
+    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
+    chunk = replace(intent.part, number=intent.part.number + 1)
+    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=chunk)
+
+
+def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable]) -> Intent:
+    """Return an intent that goes on from a finished chunk, and takes in all that is left of the change.
+
+    Raises StateError where its files cannot be read by the schema of the new versions.
+    """
+    assert begun.part is not None
+    number = begun.part.number + 1
+    pins = {
+        name: replace(pin, start=begun.sources[name].start, via=begun.sources[name].after)
+        for name, pin in intent.sources.items()
+    }
+    for name, pin in pins.items():
+        changes = (by_snapshots(tables[name], version, pin.after) for version in (pin.start, pin.via))
+        if pin.left is not None or not all(one_schema(change) for change in changes):
+            raise StateError(
+                f"view {intent.view}: {begun.part.number} of {begun.part.of} chunks of a change are taken in, and the "
+                f"schema or partitioning of source {name} changed since. Rebuild the view."
+            )
+    return replace(intent, sources=pins, part=replace(begun.part, number=number, of=number), relied=[])
+
+
+def tables_of_chunk(
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk | None
+) -> Mapping[str, VersionedTable]:
+    """Return the tables of an epoch: of a chunk of a change, those between two chunks; else the tables themselves."""
+    if chunk is None:
+        return tables
+    found = file_changes(tables, pins)
+    assigned = list(assign_chunks(found, chunk))
+    earlier = [path for chunk_before in assigned[: chunk.number - 1] for path in chunk_before]
+    now = assigned[chunk.number - 1]
+
+    def between(name: str) -> ChunkTable:
+        table, change, pin = tables[name], found[name], pins[name]
+        old = {} if change.before is None else table.files(change.before)
+        taken = [path for path in earlier if path.source == name]
+        exchange(old, taken)
+        if pin.via is None:
+            new = dict(old)
+            exchange(new, [path for path in now if path.source == name])
+        else:
+            change, new = by_snapshots(table, pin.start, pin.after), table.files(pin.after)
+        return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
+
+    return {**tables, **{name: between(name) for name, change in found.items() if not change.empty}}
+
+
+def table_of_chunk(
+    table: VersionedTable, whole: Difference, old: dict[Identity, File], new: dict[Identity, File]
+) -> ChunkTable:
+    """Return one table in a chunk; whole: the change, from its beginning; old, new: the files before and after it."""
+    removed = tuple(file for identity, file in old.items() if identity not in new)
+    added = tuple(file for identity, file in new.items() if identity not in old)
+    change = replace(whole, removed=removed, added=added)
+    return ChunkTable(table, new, ChunkTable(table, old, None, change), change)
+
+
+def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None:
+    """Remove and add the files of some changes."""
+    for change in changes:
+        for file in change.removed:
+            files.pop(file.identity, None)
+        for file in change.added:
+            files[file.identity] = file
+
+
+def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
+    """Return the change of each source over all chunks, from the file lists of both versions.
+
+    Chunks lead to `via` where their rest goes to other versions. The commits are not sufficient: they give the same
+    rows, but skip compactions, so that a file may be removed that was never added; and they give other files once a
+    vacuum has removed what a compaction replaced.
+    """
+    ends = {name: pin.after if pin.via is None else pin.via for name, pin in pins.items()}
+    return {name: by_snapshots(tables[name], pin.start, ends[name]) for name, pin in pins.items()}
+
+
+def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list[PathChange]]:
+    """Yield the changes of each chunk, in their order."""
+    by_source = [path_changes(name, found[name], each.whole) for name in sorted(found)]
+    chunk: list[PathChange] = []
+    room = each.bytes
+    for change in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
+        if chunk and change.bytes > room:
+            yield chunk
+            chunk, room = [], each.bytes
+        chunk.append(change)
+        room -= change.bytes
+    if chunk:
+        yield chunk
+
+
+def path_changes(name: str, change: Difference, whole: bool) -> list[PathChange]:
+    """Return the changes of one source by path, so that the files of one partition follow each other."""
+    paths: dict[str, tuple[list[File], list[File]]] = {}
+    for side, files in enumerate((change.removed, change.added)):
+        for file in files:
+            paths.setdefault(file.identity[0], ([], []))[side].append(file)
+    return [
+        PathChange(name, path, tuple(removed), tuple(added), whole) for path, (removed, added) in sorted(paths.items())
+    ]

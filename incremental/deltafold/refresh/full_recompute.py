@@ -1,0 +1,118 @@
+"""Maintain a view by definition: publish the difference of two answers of the batch query.
+
+Two modes. *recompute* (policy auto, where the compiler refuses): the batch answer minus the view's rows.
+*definition*: the batch answer after minus the batch answer before, the oracle that the calculus is tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from deltafold.algebra.constraints import Constraint
+from deltafold.algebra.program import BUCKET, WEIGHT
+from deltafold.algebra.results.report import RECOMPUTED, EpochVerdict
+from deltafold.algebra.results.upkeep import VIEW
+from deltafold.algebra.sqltext import quoted
+from deltafold.dataflow.publish import Bag, BagChange, stored_bag
+from deltafold.dataflow.state_schema import StoredTable
+from deltafold.lake.files import needs_mapping
+from deltafold.refresh.epoch import Epoch, EpochResult
+from deltafold.refresh.incremental_refresh import no_partition_key
+from deltafold.spark.checkpoint import compute_measures, measured_once
+
+Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
+
+
+@dataclass(frozen=True)
+class FullRecompute:
+    """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
+
+    partition_key: finds the answer's column that contains a partition of a source.
+    """
+
+    mode: ClassVar[str] = "recompute"
+    verdict: ClassVar[EpochVerdict] = RECOMPUTED
+    fingerprint: str
+    sources: tuple[str, ...]
+    columns: tuple[str, ...]
+    batch: Batch
+    by_definition: bool
+    constraints: tuple[Constraint, ...] = ()
+    partition_key: Callable[[], str | None] = no_partition_key
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """None: no source has to be invariant."""
+        return frozenset()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The view's own table alone."""
+        return (VIEW,)
+
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """No states."""
+        return {}
+
+    def storage_of(self, table: str, buckets: int) -> StoredTable:
+        """Return a bag of the answer."""
+        return stored_bag(self.columns, buckets)
+
+    def run(self, epoch: Epoch) -> EpochResult:
+        """Run the query, and publish the difference."""
+        if epoch.is_written(VIEW):
+            return EpochResult()
+        before, table = epoch.before(VIEW), epoch.tables[VIEW]
+        bag = Bag(epoch.spark, table, self.columns, epoch.intent.buckets, self.partition_key(), epoch.tuning)
+        with epoch.measure.phase("recompute"):
+            answer = self._answer(epoch)
+            if before is None:
+                moved = bag.load(answer, epoch.mark(VIEW), needs_mapping(self.columns), small=False)
+            else:
+                moved = self._exchange(answer, bag, epoch, before)
+        if not moved.rows and before is not None:
+            return EpochResult()
+        return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
+
+    def _exchange(self, answer: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
+        """Publish the difference between the answer and the view; returns that difference."""
+        distinct = [*bag.measures, F.count(F.lit(1)).alias("distinct")]
+        with measured_once(bag.consolidate(answer), distinct) as (new, counted):
+            change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
+            if bag.small and not self.by_definition:
+                # few rows are compared in one task quicker than with a shuffle
+                few = counted["distinct"] <= epoch.tuning.broadcast_rows
+                compared = bag.consolidate(change.coalesce(1) if few else change)
+                moved = bag.summarise(compute_measures(compared, bag.measures))
+                if moved.rows:
+                    bag.replace(new, mark)
+                return moved
+            with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
+                moved = bag.summarise(found)
+                if moved.rows:
+                    bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
+                return moved
+
+    def _answer(self, epoch: Epoch) -> DataFrame:
+        """Return the batch query's answer now."""
+        pins = epoch.intent.sources
+        return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
+
+    def _old(self, epoch: Epoch, before: int) -> DataFrame:
+        """Return the view's rows; by definition the batch query's answer before."""
+        if not self.by_definition:
+            return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
+        versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
+        frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
+        return self.batch(frames).toDF(*self.columns)
+
+
+def minus(new: DataFrame, old: DataFrame) -> DataFrame:
+    """Return the Z-set of a consolidated answer minus rows; equal rows are not cancelled."""
+    return new.drop(BUCKET).unionByName(old.withColumn(WEIGHT, F.lit(-1).cast("bigint")))

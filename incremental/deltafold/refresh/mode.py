@@ -1,0 +1,232 @@
+"""Choose the mode of a view's next epoch: incremental or full recompute.
+
+Policy auto chooses the cheaper mode by the compiler's estimates (compiler/cost.py), corrected by the times of past
+epochs of the view on this machine. A change of mode starts a new generation, so the other mode has to be clearly
+cheaper. Every other policy has one mode.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from deltafold.algebra.program import Estimate, Program, Volume
+from deltafold.algebra.recipe import Current
+from deltafold.algebra.results.report import RESUMED
+from deltafold.algebra.tuning import CostRates, Tuning
+from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.version_diff import file_difference
+from deltafold.refresh.full_recompute import FullRecompute
+from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
+from deltafold.refresh.sources.pinned_tables import is_pinned
+from deltafold.refresh.state_reuse import COPIED, REUSED
+from deltafold.store.journal import Entry, Journal, Pin
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode.
+
+    share: of the time of the chosen mode, what the other mode would have to take less than. refused: the node for which
+    there was no choice; empty where the user chose.
+    """
+
+    strategy: RefreshStrategy
+    estimates: Mapping[str, float] = field(default_factory=dict[str, float])
+    expected: Mapping[str, float] = field(default_factory=dict[str, float])
+    share: float = 1.0
+    refused: str = ""
+
+    @property
+    def because(self) -> str:
+        """The reason in words; empty if there was no choice."""
+        if not self.expected:
+            return ""
+        incremental, recompute = self.expected["incremental"], self.expected["recompute"]
+        estimated = f"estimated refresh {incremental:.1f} s, full recompute {recompute:.1f} s"
+        mode = self.strategy.mode
+        if self.expected[mode] <= min(self.expected.values()):
+            return estimated
+        return f"{estimated}; {mode} until the other takes less than {100 * self.share:.0f} % of its time"
+
+
+class ModePolicy(Protocol):
+    """The modes in which a view may be maintained, and its current query."""
+
+    @property
+    def current(self) -> Current:
+        """The query as it is now."""
+        ...
+
+    def of(self, mode: str | None) -> RefreshStrategy:
+        """Return the strategy of a mode; of the preferred one for None."""
+        ...
+
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
+        """Choose the mode of the next epoch, from the past epochs and the change between the pinned versions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A policy with one mode; refused: the node that leaves no other (Choice)."""
+
+    current: Current
+    strategy: RefreshStrategy
+    refused: str = ""
+
+    def of(self, mode: str | None) -> RefreshStrategy:
+        """Return the only one."""
+        return self.strategy
+
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
+        """Return the only one."""
+        return Choice(self.strategy, refused=self.refused)
+
+
+@dataclass(frozen=True)
+class CostBased:
+    """A policy that chooses the mode with the lower expected time."""
+
+    current: Current
+    incremental: Incremental
+    recomputed: FullRecompute
+    estimate: Callable[[Program, Volume, CostRates], Estimate]
+
+    def of(self, mode: str | None) -> RefreshStrategy:
+        """Return the strategy of a mode; incremental by default."""
+        return self.recomputed if mode == self.recomputed.mode else self.incremental
+
+    def choose(
+        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
+    ) -> Choice:
+        """Choose the last epoch's mode (at first recompute, without state), unless the other is clearly cheaper.
+
+        Going back to a recompute that was timed takes less: no state has to be loaded for it.
+        """
+        entries = journal.entries(tuning.recent_epochs)
+        volume = replace(
+            self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
+        )
+        found = self.estimate(self.incremental.program, volume, tuning.rates)
+        estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
+        factors = corrections(entries, tuning)
+        # a slow machine slows both modes; a fast one is not assumed for the mode never measured
+        unknown = max([1.0, *factors.values()])
+        expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
+        if self.recomputed.mode not in factors:
+            most = first_load_ratios(found, entries)
+            if self.incremental.mode in factors:
+                most += trial_bounds(found, entries, expected[self.incremental.mode], tuning)
+            expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
+        last = entries[-1].intent.mode if entries else self.recomputed.mode
+        shares = dict.fromkeys(expected, tuning.switch_below) | {last: 1.0}
+        if last != self.recomputed.mode and self.recomputed.mode in factors:
+            shares[self.recomputed.mode] = tuning.recompute_below
+        weighed = {mode: seconds / shares[mode] for mode, seconds in expected.items()}
+        mode = min(weighed, key=lambda mode: weighed[mode])
+        return Choice(self.of(mode), estimates, expected, min(shares.values()))
+
+    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
+        whole = {name: float(sources[name].size()[1]) for name in pins}
+        change = {
+            name: self._changed_bytes(name, pin, sources[name], whole[name] * tuning.change_share)
+            for name, pin in pins.items()
+        }
+        return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
+
+    def _changed_bytes(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
+        if name in self.incremental.invariant:
+            return 0.0
+        if pin.before is None:
+            return expected
+        return float(file_difference(table, pin.before, pin.after).bytes)
+
+
+def predict_choice(
+    mode_policy: ModePolicy,
+    read: Sequence[str],
+    journal: Journal,
+    tables: Mapping[str, VersionedTable],
+    tuning: Tuning,
+) -> Choice:
+    """Predict how the next epoch will run, with the sources as they are now."""
+    last = journal.last()
+    pins = {} if last is None else last.intent.sources
+    known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
+    if len(known) < len(read):  # some source has no table yet
+        return Choice(mode_policy.of(None if last is None else last.intent.mode))
+    before = {name: pin.after for name, pin in pins.items() if name in known and is_pinned(pin, tables[name])}
+    expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
+    return mode_policy.choose(journal, expected, tables, tuning)
+
+
+def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
+    """Return by mode the median ratio of measured to estimated seconds of its latest epochs, without first loads.
+
+    A recompute that created its table counts only until a later one is timed, and without the time for the table.
+    """
+    taken: dict[str, list[float]] = {}
+    created: dict[str, list[float]] = {}
+    for entry in entries:
+        report, mode = entry.report, entry.intent.mode
+        if report is None or not report.estimates.get(mode) or is_first_load(entry) or report.verdict == RESUMED:
+            continue
+        if entry.intent.epoch > 1:
+            taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
+        else:
+            seconds = max(report.seconds / 2, report.seconds - tuning.new_table_seconds)
+            created.setdefault(mode, []).append(seconds / report.estimates[mode])
+    return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in {**created, **taken}.items()}
+
+
+def recent_rounds(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
+    """Return, by loop, the median number of rounds of its latest refreshes; first loads are left out."""
+    taken: dict[str, list[int]] = {}
+    for entry in entries:
+        if entry.report is not None and entry.intent.mode == Incremental.mode and not is_first_load(entry):
+            for loop, phases in entry.report.rounds.items():
+                taken.setdefault(loop, []).append(sum(map(len, phases.values())))
+    return {loop: statistics.median(numbers[-tuning.timed_epochs :]) for loop, numbers in taken.items()}
+
+
+def levels(entries: Sequence[Entry]) -> dict[str, float]:
+    """Return, by loop, the number of levels that its last first load had."""
+    loads = [entry.report for entry in entries if is_first_load(entry) and entry.report is not None]
+    return {loop: float(sum(map(len, found.values()))) for report in loads for loop, found in report.rounds.items()}
+
+
+def trial_bounds(found: Estimate, entries: Sequence[Entry], refresh: float, tuning: Tuning) -> list[float]:
+    """Return what a recompute that was never timed is expected to take, where it may be tried; refresh: its seconds.
+
+    A mistake costs a recompute and, to return, a first load. It may be made where a load takes hardly longer than a
+    refresh; and once the refreshes have lost as much, each what it took beyond the least estimate of a recompute.
+    """
+    reports = [(is_first_load(entry), entry.report) for entry in entries if entry.report is not None]
+    load = max((report.seconds for first, report in reports if first), default=0.0)
+    if load <= tuning.trial_loads * refresh:
+        return [tuning.trial_factor * found.least]
+    lost = sum(max(0.0, report.seconds - found.least) for first, report in reports if not first)
+    return [found.least] if lost >= 2 * (load - refresh) else []
+
+
+def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
+    """Return upper bounds for a recompute from first loads, which also run the whole query, and write states.
+
+    First loads in chunks, and those with reused or copied states, give none.
+    """
+    reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
+    whole = [each for each in reports if each.verdict != RESUMED and not {REUSED, COPIED} & set(each.paths.values())]
+    known = [(each.seconds, each.estimates.get(FullRecompute.mode)) for each in whole]
+    return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
+
+
+def is_first_load(entry: Entry) -> bool:
+    """Return whether an epoch is the first of its generation, or its first chunk."""
+    return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

@@ -1,0 +1,184 @@
+"""Check declared constraints against an epoch's changes before anything is written; a SourceError names the rows.
+
+Only the change can break a constraint that was fulfilled before; net(s, k) is the change of s summed by the columns k:
+
+| constraint | broken by |
+| --- | --- |
+| primary key k of s | net(s, k) > 0 where k is NULL, or where rows before and net together are more than one |
+| foreign key l.f → o.k | net(l, f) > 0 that neither net(o, k) > 0 nor a row of after(o) has |
+| | net(o, k) < 0 that a row of after(l) has |
+| append-only s | a row of the consolidated change with a negative weight |
+
+One job measures all nets; if one is not empty, another job looks for offenders. A new constraint is checked over whole
+tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import reduce
+from typing import assert_never
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from deltafold.algebra.constraints import AppendOnlyFact, Constraint, ForeignKeyFact, PrimaryKeyFact
+from deltafold.algebra.program import WEIGHT
+from deltafold.algebra.sqltext import quoted
+from deltafold.refresh.epoch import Epoch
+from deltafold.refresh.sources.offences import (
+    Offence,
+    Suspect,
+    TouchedKeys,
+    find_duplicates,
+    key_names,
+    measure_keys,
+    net_weights,
+    raise_offences,
+    sample_texts,
+    select_key,
+)
+from deltafold.spark.checkpoint import computed_once
+
+DO = "Correct the data and refresh again, or remove the declaration."
+
+
+def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
+    """Check every declared constraint that this epoch's changes can break; raises SourceError."""
+    if not constraints:
+        return
+    with epoch.measure.phase("check constraints"), ExitStack() as computed:
+        checks = Checks(epoch, computed)
+        if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
+            raise_offences(offences)
+
+
+class Checks:
+    """The checks of one epoch; computed: what is computed once until they end."""
+
+    def __init__(self, epoch: Epoch, computed: ExitStack) -> None:
+        self._epoch, self._computed = epoch, computed
+        self._nets: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
+
+    def suspects(self, fact: Constraint) -> tuple[Suspect | Offence, ...]:
+        """Return the keys that may violate a constraint, or the rows that do."""
+        new = fact.text not in self._epoch.intent.relied
+        match fact:
+            case PrimaryKeyFact():
+                return self._key(fact, new)
+            case ForeignKeyFact():
+                return self._dangling(fact, new) + (() if new else self._find_orphans(fact))
+            case AppendOnlyFact():
+                return self._append_only(fact)
+            case _:
+                assert_never(fact)
+
+    def offences(self, found: Sequence[Suspect | Offence]) -> list[Offence]:
+        """Return the possible offences of constraints with suspect keys; one job measures all suspects."""
+        suspects: list[Suspect] = [each for each in found if isinstance(each, Suspect)]
+        offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
+        if not suspects:
+            return offences
+        measures = [measure_keys(i, suspect.keys, len(suspect.columns)) for i, suspect in enumerate(suspects)]
+        for row in reduce(DataFrame.unionAll, measures).collect():
+            suspect = suspects[int(row["suspect"])]
+            ranges = tuple(None if low is None else (low, high) for low, high in row["ranges"])
+            if row["rows"]:
+                few = row["rows"] <= self._epoch.tuning.broadcast_rows
+                offences.append(suspect.find(TouchedKeys(suspect.keys, few, ranges)))
+        return offences
+
+    def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
+        if not new and not self._has_changed(fact.source):
+            return ()
+        names = key_names(fact.columns)
+        sentence = (
+            f"source {fact.source}: its primary key ({', '.join(fact.columns)}) is broken{self._at(fact.source)}: "
+            f"duplicate or NULL keys {{rows}}. {DO}"
+        )
+        added = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
+        added = added.where(F.col(WEIGHT) > 0)
+        if new:
+            return (Offence(sample_texts(find_duplicates(added, names), names), fact.columns, sentence),)
+        table, version = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].before
+        assert version is not None
+        return (Suspect(added, "duplicate", table, version, fact.columns, fact.columns, sentence),)
+
+    def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
+        """Find added references to keys that do not exist."""
+        if not new and not self._has_changed(fact.source):
+            return ()
+        names = key_names(fact.columns)
+        sentence = (
+            f"source {fact.source}: its foreign key ({', '.join(fact.columns)}) to {fact.to} is broken"
+            f"{self._at(fact.source)}: {fact.to} ({', '.join(fact.key)}){self._at(fact.to)} has no rows for "
+            f"{{rows}}. {DO}"
+        )
+        if new:
+            rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
+            return (Offence(sample_texts(rest, names), fact.columns, sentence),)
+        rest = self._referring(fact, False)
+        if self._has_changed(fact.to):
+            rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
+        there = self._epoch.sources[fact.to], self._epoch.intent.sources[fact.to].after
+        return (Suspect(self._compute_once(rest), "missing", *there, fact.key, fact.columns, sentence),)
+
+    def _find_orphans(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
+        """Find removed keys that are still referenced."""
+        if not self._has_changed(fact.to) or not self._epoch.differences[fact.to].removed:
+            return ()
+        removed = self._net(fact.to, fact.key).where(F.col(WEIGHT) < 0).select(*key_names(fact.key))
+        sentence = (
+            f"source {fact.source}: its foreign key ({', '.join(fact.columns)}) to {fact.to} is broken"
+            f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) were removed{self._at(fact.to)} that "
+            f"are still referenced by {{rows}}. {DO}"
+        )
+        referring = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].after
+        return (Suspect(removed, "present", *referring, fact.columns, fact.columns, sentence),)
+
+    def _append_only(self, fact: AppendOnlyFact) -> tuple[Suspect | Offence, ...]:
+        changed = self._epoch.differences[fact.source]
+        if changed.before is None or not changed.removed:
+            return ()
+        was = set(self._epoch.sources[fact.source].at(changed.before).columns)
+        columns = tuple(column for column in self._after(fact.source).columns if column in was)
+        removed = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
+        sentence = (
+            f"source {fact.source}: declared append-only, but between its versions {changed.before} and "
+            f"{changed.after} rows were removed or updated: {{rows}}. Restore them and refresh again, or remove the "
+            "declaration."
+        )
+        return (Offence(sample_texts(removed, [quoted(column) for column in columns]), columns, sentence),)
+
+    def _referring(self, fact: ForeignKeyFact, new: bool) -> DataFrame:
+        """Return the added references (new: all references), without those that are partly NULL."""
+        net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
+        names = key_names(fact.columns)
+        return net.where(F.col(WEIGHT) > 0).select(*names).dropna(subset=names).distinct()
+
+    def _net(self, source: str, columns: tuple[str, ...]) -> DataFrame:
+        """Return net(s, k), computed once."""
+        if (source, columns) not in self._nets:
+            changed = self._epoch.differences[source].frame(columns, False)
+            weight = [F.col(WEIGHT)] if WEIGHT in changed.columns else []
+            net = net_weights(select_key(changed, columns, *weight), columns)
+            self._nets[source, columns] = self._compute_once(net)
+        return self._nets[source, columns]
+
+    def _compute_once(self, rows: DataFrame) -> DataFrame:
+        """Return rows that are used more than once, computed once."""
+        return self._computed.enter_context(computed_once(rows))
+
+    def _all(self, source: str, columns: tuple[str, ...]) -> DataFrame:
+        """Return net(s, k) of a source whose rows are all new."""
+        return net_weights(select_key(self._after(source), columns), columns)
+
+    def _after(self, source: str) -> DataFrame:
+        return self._epoch.sources[source].at(self._epoch.intent.sources[source].after)
+
+    def _has_changed(self, source: str) -> bool:
+        return not self._epoch.differences[source].empty
+
+    def _at(self, source: str) -> str:
+        return f" at version {self._epoch.intent.sources[source].after}"

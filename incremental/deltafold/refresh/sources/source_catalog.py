@@ -1,0 +1,134 @@
+"""Look up the declared sources of a warehouse: their tables, schemas and landers.
+
+sources/<name>      the landed table of input files, or of a stream
+quarantine/<name>   their rows that do not fit the schema
+landed/<name>       the record of landings, or the position in a stream, and the lock
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from deltafold.algebra.constraints import Constraint, collect_facts
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
+from deltafold.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
+from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.remote.remote_path import Place
+from deltafold.landing.landing import FileLander
+from deltafold.landing.malformed.quarantine import Quarantine
+from deltafold.landing.reader import declared_schema
+from deltafold.landing.schema_checks import types
+from deltafold.landing.streams.stream_landing import StreamLander
+
+CHAR_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata of a column that is declared CHAR(n) or VARCHAR(n)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The declared sources of a warehouse, views excluded, by name; lock_seconds: those of Tuning for a landing."""
+
+    spark: SparkSession
+    root: Place
+    lake: Lake
+    lock_seconds: float
+    sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
+
+    def add(self, name: str, declaration: object) -> None:
+        """Declare a source; raises SourceError for an invalid one, such as a table's name given as a path.
+
+        A name in the catalog is completed by the session's current catalog and schema, which may change later.
+        """
+        path = declaration.path if isinstance(declaration, Delta) else declaration
+        check_is_path(self.spark, name, path)
+        known = check_source(name, declaration)
+        if isinstance(known, Delta) and known.table is not None:
+            known = replace(known, table=full_name(self.spark, known.table))
+        self.sources[name] = known
+
+    def table(self, name: str) -> Table:
+        """Return the Delta table of a source."""
+        declaration = self._declaration(name)
+        if isinstance(declaration, Files | Stream):
+            return self.lake.table(self.spark, str(self.root / "sources" / name))
+        if declaration.table is not None:
+            return CatalogTable(self.spark, declaration.table)
+        return self.lake.table(self.spark, declaration.address)
+
+    def tables(self) -> dict[str, Table]:
+        """Return the Delta table of every source."""
+        return {name: self.table(name) for name in self.sources}
+
+    def without_data(self, name: str, was_read: bool) -> str:
+        """Return why a source has no table, and the fix; was_read: an epoch has read it."""
+        return no_data(name, self.table(name), was_read)
+
+    def schema(self, name: str) -> StructType | None:
+        """Return the schema of a source as queries see it: declared for landed sources; None without a table."""
+        declaration, table = self._declaration(name), self.table(name)
+        if isinstance(declaration, Files | Stream):
+            return nullable(declared_schema(name, declaration))
+        return None if table.version() is None else nullable(table.schema())
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """Return the partition columns of a source, empty if it has no table yet."""
+        declaration, table = self._declaration(name), self.table(name)
+        if isinstance(declaration, Files):
+            return () if declaration.partition_by is None else (declaration.partition_by,)
+        version = table.version()
+        return () if version is None else tuple(table.partitioned_by(version))
+
+    def invariant(self) -> frozenset[str]:
+        """Return the sources that are declared invariant."""
+        return frozenset(name for name, declaration in self.sources.items() if declaration.invariant)
+
+    def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
+        """Return the declared constraints of the sources that a query reads; raises SourceError for missing columns."""
+        schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
+        return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
+
+    def lander(self, name: str) -> FileLander | StreamLander:
+        """Return what lands a source; raises SourceError for one that is not landed."""
+        declaration = self._declaration(name)
+        if isinstance(declaration, Delta):
+            raise SourceError(f"source {name}: a Delta table needs no landing. Refresh the views that read it.")
+        table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
+        if isinstance(declaration, Stream):
+            return StreamLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+        return FileLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+
+    def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
+        """Return the number of rows in quarantine by source; runs no query."""
+        looked_at = self.sources if names is None else {n: each for n, each in self.sources.items() if n in names}
+        landed = {name: files for name, files in looked_at.items() if isinstance(files, Files | Stream)}
+        sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}
+        return {name: size for name, size in sizes.items() if size}
+
+    def quarantine(self, name: str, files: Files | Stream) -> Quarantine:
+        """Return the quarantine of a landed source."""
+        return Quarantine(files, self.lake.table(self.spark, str(self.root / "quarantine" / name)))
+
+    def _declaration(self, name: str) -> SourceDeclaration:
+        if name not in self.sources:
+            raise SourceError(
+                f"unknown source {name!r}: it is not declared. Choose one of: {', '.join(self.sources) or 'none'}."
+            )
+        return self.sources[name]
+
+
+def nullable(schema: StructType) -> StructType:
+    """Return a schema with all columns nullable, as Delta and input files give it.
+
+    Of their metadata stays the length of CHAR columns, by which Spark pads what they are compared with.
+    """
+    return StructType([type(each)(each.name, each.dataType, True, char_length(each)) for each in schema])
+
+
+def char_length(column: StructField) -> dict[str, Any]:
+    """Return the part of a column's metadata that has the length of its CHAR type; empty for other types."""
+    return {key: value for key, value in column.metadata.items() if key == CHAR_LENGTH}

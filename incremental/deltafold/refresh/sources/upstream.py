@@ -1,0 +1,263 @@
+"""Refresh the views that a view reads, so that all of them are at one version of every base source.
+
+A refresh takes the locks of its view and of all views below it, always in the same order. It decides the version of
+every base source: one per table location, whatever name each view gives it. It refreshes the views below to exactly
+these versions, each in an ordinary epoch of its own, and pins the version of each view's table that its journal then
+has. A base source that only a view below reads is named by its path through the views: `totals/orders`. Of the paths
+below that view to one table, it counts the first alone: their number may double with each layer of views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from deltafold.algebra.errors import SourceError, StateError
+from deltafold.algebra.recipe import Current
+from deltafold.algebra.results.report import Report
+from deltafold.lake.catalog_names import no_data
+from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.remote.remote_path import Place
+from deltafold.refresh.sources.answer_table import Answer
+from deltafold.refresh.sources.grown_table import GrownTable
+from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
+from deltafold.store.dependents import Reader, Readers
+from deltafold.store.journal import Entry, Journal, Pin, base_versions
+from deltafold.store.view_store import Store
+
+Progress = Callable[[str], None]
+Targets = Mapping[str, int]  # the requested version of each base source, by the location of its table
+
+
+@dataclass(frozen=True)
+class UpstreamState:
+    """A finished epoch of a view below, whose answer is in the table `final`."""
+
+    entry: Entry
+    final: str
+    report: Report
+
+
+Done = dict[Place, UpstreamState]
+
+
+@dataclass(frozen=True)
+class UpstreamView:
+    """A view that another view reads; reach: refreshes it to given versions, under its lock."""
+
+    store: Store
+    columns: tuple[str, ...]
+    inputs: Inputs
+    reach: Callable[[Targets, Done, Progress | None], UpstreamState]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a view: tables, and views below it.
+
+    grown: the tables whose older versions may lack fields of structs, and are read by the schema of the later version.
+    """
+
+    view: str
+    tables: Mapping[str, VersionedTable]
+    views: Mapping[str, UpstreamView] = field(default_factory=dict[str, UpstreamView])
+    grown: frozenset[str] = frozenset()
+
+    @cached_property
+    def chain(self) -> Mapping[Place, UpstreamView]:
+        """The views below, at any depth, by folder."""
+        found = dict[Place, UpstreamView]()
+        for below in self.views.values():
+            found |= {below.store.folder.resolve(): below, **below.inputs.chain}
+        return found
+
+    def announce(self, folder: Place) -> None:
+        """Record in every view below that the view in this folder pins its versions."""
+        for reader, inputs in {folder: self, **{path: below.inputs for path, below in self.chain.items()}}.items():
+            for source, below in inputs.views.items():
+                Readers(below.store.folder).add(Reader(str(reader), source))
+
+    @cached_property
+    def bases(self) -> Mapping[str, VersionedTable]:
+        """The base tables, which no view writes, at any depth, by their path through the views."""
+        nested = [(name, below.inputs.exported) for name, below in self.views.items()]
+        return dict(self.tables) | {
+            f"{name}/{source_path}": table for name, tables in nested for source_path, table in tables.items()
+        }
+
+    @cached_property
+    def exported(self) -> Mapping[str, VersionedTable]:
+        """The base tables by the paths that a view above extends: its own names, and of others the first path alone."""
+        first = {place: source_path for source_path, place in reversed([*self.places.items()])}
+        return {
+            source_path: table
+            for source_path, table in self.bases.items()
+            if source_path in self.tables or first[self.places[source_path]] == source_path
+        }
+
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """The location of each base table, looked up once."""
+        nested = [(name, below.inputs) for name, below in self.views.items()]
+        places = {name: table.place for name, table in self.tables.items()}
+        return places | {
+            f"{name}/{source_path}": below.places[source_path]
+            for name, below in nested
+            for source_path in below.exported
+        }
+
+    def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
+        """Return the tables of an epoch by source."""
+        if not self.views and not self.grown:
+            return self.tables
+        answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
+        grown = {name: GrownTable(self.tables[name], pins[name].after) for name in self.grown if name in pins}
+        return {**self.tables, **answers, **grown}
+
+    def targets(self, versions: Mapping[str, int], read: Collection[str]) -> Targets:
+        """Return the target version of every base source: the given one, or the latest; read: those of the last epoch.
+
+        Raises SourceError for a version that does not exist, and for a source without a table.
+        """
+        bases, places, asked = self.bases, self.places, self.located(versions)
+        tables = {places[source_path]: table for source_path, table in bases.items()}
+        latest = {place: table.version() for place, table in tables.items()}
+        for source_path, place in places.items():
+            last = latest[place]
+            if last is None:
+                raise SourceError(no_data(source_path, bases[source_path], source_path in read))
+            if not 0 <= asked.setdefault(place, last) <= last:
+                raise SourceError(
+                    f"source {source_path} has no version {asked[place]}: its latest is {last}. "
+                    "Choose that, or an earlier one."
+                )
+        return asked
+
+    def located(self, versions: Mapping[str, int]) -> dict[str, int]:
+        """Return versions of base sources by the location of the table; raises SourceError for two of one table."""
+        asked: dict[str, int] = {}
+        for name, version in versions.items():
+            place = self._place(name)
+            if asked.setdefault(place, version) != version:
+                raise SourceError(f"source {name}: requested at two versions, {asked[place]} and {version}. Give one.")
+        return asked
+
+    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
+        """Refresh every view below to these versions, by source; done: views that are already refreshed."""
+        return {
+            name: below.reach(targets, done, prefix_progress(below, progress)) for name, below in self.views.items()
+        }
+
+    def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
+        """Return the pin of a source in the next epoch; known: its pin in the last epoch, if that is continued."""
+        before = None if known is None else known.after
+        if name not in self.views:
+            table = self.tables[name]
+            if known is not None and not is_pinned(known, table):
+                raise refuse_recreated(self.view, name, table)
+            target = targets[self.places[name]]
+            known_commit = known.commit if known is not None and known.after == target else ""
+            return Pin(before, target, table.identity(target), commit=known_commit or table.commit_id(target))
+        entry, final = reached[name].entry, reached[name].final
+        version = (entry.after or {}).get(final)
+        place = f"g{entry.intent.generation}/{final}"
+        table = self._table(name, Pin(None, 0, "", place))
+        if version is None:
+            raise StateError(
+                f"view {entry.intent.view}: its journal does not record the version of its table. Rebuild it."
+            )
+        exported = self.views[name].inputs.exported
+        bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
+        pin = Pin(before, version, table.identity(), place, None, bases)
+        if known is None or known.identity == pin.identity:
+            return pin
+        if known.place in (None, place):
+            raise refuse_recreated(self.view, name, table)
+        old = self._table(name, known)
+        if old.version() is None or old.identity() != known.identity:
+            raise refuse_recreated(self.view, name, old)
+        return Pin(before, version, pin.identity, place, known.place, bases)
+
+    def check(self, pins: Mapping[str, Pin]) -> None:
+        """Raise SourceError if a table is not the one whose version was pinned."""
+        tables = self.of(pins)
+        for name, pin in pins.items():
+            table = tables[name]
+            if name in self.tables and table.version() is None:
+                raise SourceError(no_data(name, table, True))
+            if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
+                raise refuse_recreated(self.view, name, table)
+
+    def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
+        """Raise SourceError for versions that lack a column that the query reads, or have it with another type."""
+        for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
+            table, version, read = self.tables[name], pins[name].after, current.recipe.sources.get(name, {})
+            schema = table.schema(None if version == table.version() else version)
+            there = {field.name: field.dataType.simpleString() for field in schema}
+            for column, wanted in read.items():
+                if there.get(column) != wanted:
+                    found = f"{column} as {there[column]}" if column in there else f"no column {column}"
+                    raise SourceError(
+                        f"source {name}: {found} at version {version}, where the query of view {self.view} reads "
+                        f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
+                    )
+
+    def find_passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
+        """Return the base sources that an epoch has at later versions than requested."""
+        consumed = base_versions(pins)
+        return [
+            source_path for source_path, place in self.places.items() if consumed.get(source_path, 0) > targets[place]
+        ]
+
+    def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
+        """Return the newest epoch of the last one's generation that ended at exactly these versions."""
+        wanted = {source_path: targets[place] for source_path, place in self.places.items()}
+        for entry in reversed(journal.entries()):
+            same = entry.intent.generation == last.intent.generation and entry.complete
+            if same and wanted.items() <= base_versions(entry.intent.sources).items():
+                self.check(entry.intent.sources)
+                return entry
+        current = ", ".join(
+            f"{source_path} {version}" for source_path, version in base_versions(last.intent.sources).items()
+        )
+        asked = ", ".join(f"{source_path} {version}" for source_path, version in wanted.items())
+        raise SourceError(
+            f"view {self.view}: it is at {current} and has no epoch at {asked}, which a view that reads it "
+            f"requests. Request the versions of one of its epochs, or refresh {self.view} to these versions first."
+        )
+
+    def _place(self, name: str) -> str:
+        """Return the location of a base source by its name or its path through the views."""
+        places = self.places
+        if (known := self._find_place(name)) is not None:
+            return known
+        if name in self.views:
+            raise SourceError(
+                f"view {self.view}: source {name} is a view. Give the versions of what it reads "
+                f"({', '.join(self.views[name].inputs.bases)})."
+            )
+        found = {source_path: place for source_path, place in places.items() if source_path.endswith(f"/{name}")}
+        if not found:
+            raise SourceError(f"view {self.view}: it reads no source {name!r}. Choose one of: {', '.join(places)}.")
+        if len(set(found.values())) > 1:
+            raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(found)}.")
+        return next(iter(found.values()))
+
+    def _find_place(self, source_path: str) -> str | None:
+        """Return the location of a base source by its name or any path to it; None if there is none."""
+        if source_path in self.places:
+            return self.places[source_path]
+        name, _, rest = source_path.partition("/")
+        return self.views[name].inputs._find_place(rest) if rest and name in self.views else None
+
+    def _table(self, name: str, pin: Pin) -> Answer:
+        """Return the answer of a view below, as an epoch has pinned it."""
+        below = self.views[name]
+        old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
+        return Answer(below.store.table_at(pin.place or ""), below.columns, old)
+
+
+def prefix_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
+    """Prefix the steps of a progress callback with the name of the view below."""
+    return None if progress is None else lambda step: progress(f"{below.store.view}: {step}")

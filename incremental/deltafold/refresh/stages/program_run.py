@@ -1,0 +1,215 @@
+"""Run one epoch of a compiled program: each stage in the order of commits, then the view."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from deltafold.algebra.loops import LoopState
+from deltafold.algebra.plan import Plan
+from deltafold.algebra.program import Program, State
+from deltafold.algebra.results.upkeep import VIEW
+from deltafold.algebra.sqltext import quoted
+from deltafold.dataflow.delta_rules import DeltaRules
+from deltafold.dataflow.group_recompute import GroupRecompute
+from deltafold.dataflow.loops.rounds import rows_by_phase
+from deltafold.dataflow.lowering import Lowering
+from deltafold.dataflow.merge import BY_WRITER, REPLACE, Merge, in_buckets
+from deltafold.dataflow.partial_aggregate import (
+    Homomorphic,
+    TouchedGroups,
+    aggregate_change,
+    drop_cancelled,
+    touched_groups,
+    touched_measures,
+)
+from deltafold.dataflow.pruning.pruning import Pruning
+from deltafold.dataflow.publish import Bag
+from deltafold.dataflow.state_schema import Layout
+from deltafold.lake.commit_tag import Mark
+from deltafold.lake.files import needs_mapping
+from deltafold.lake.protocol import Table
+from deltafold.refresh.epoch import Epoch, EpochResult
+from deltafold.refresh.epoch_leaves import EpochLeaves, StateVersions
+from deltafold.refresh.source_changes import SourceChanges
+from deltafold.refresh.stages.clustering import ClusteringStage
+from deltafold.refresh.stages.iteration import IterationStage
+from deltafold.refresh.stages.monoid_laws import check_laws, check_merged_laws
+from deltafold.refresh.stages.recursion import LoopStage
+from deltafold.refresh.state_reuse import REUSED
+from deltafold.spark.checkpoint import Checkpoints
+
+MERGE = "merge"  # the path of a large state, most of whose rows stay in their files
+
+
+class Run:
+    """One epoch of one program; closing `cached` frees its cached frames."""
+
+    def __init__(
+        self,
+        program: Program,
+        epoch: Epoch,
+        lowering: Lowering,
+        cached: ExitStack,
+        partition_key: str | None,
+        repeats: frozenset[Plan],
+    ) -> None:
+        self._program, self._epoch, self._lowering = program, epoch, lowering
+        self._checkpoints = Checkpoints(cached, epoch.tuning.local_rows)
+        facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
+        self._leaves = EpochLeaves(epoch, lowering, SourceChanges(epoch, program, self._checkpoints), facts)
+        self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
+        self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
+        self._paths: dict[str, str] = {}
+        self._rounds: dict[str, dict[str, list[int]]] = {}
+        self._residuals: dict[str, list[float]] = {}
+        self._groups = self._rows = 0
+        self._partition_key = partition_key
+        known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
+        self._partitions: tuple[str, ...] | None = () if known else None
+
+    def all(self) -> EpochResult:
+        """Maintain every state and loop, inputs first, then publish the view."""
+        for stage in self._program.stages:
+            with self._epoch.measure.phase(f"merge {stage.name}"):
+                self._state(stage) if isinstance(stage, State) else self._loop(stage)
+        if self._program.has_answer_table:
+            with self._epoch.measure.phase("publish the view"):
+                self._view()
+        self._finish()
+        return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds, self._residuals)
+
+    def _loop(self, loop: LoopState) -> None:
+        stage = LoopStage if loop.levelled else IterationStage
+        stage = stage if loop.clusters is None else ClusteringStage
+        done = stage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints).run(loop)
+        if done.rounds:
+            self._rounds[loop.name] = rows_by_phase(done.rounds)
+        if done.residuals:
+            self._residuals[loop.name] = [*done.residuals]
+        self._rows += done.touched
+        if done.path is not None:
+            self._paths[loop.name] = done.path
+        if loop.points is not None and done.points is not None:
+            self._paths[loop.points] = done.points
+
+    def _state(self, state: State) -> None:
+        table = self._epoch.tables[state.name]
+        layout = Layout.of(self._program, state, self._epoch.intent.buckets)
+        before = self._epoch.before(state.name)
+        touched: DataFrame | None = None
+        found: TouchedGroups | None = None
+        if (changed := self._homomorphic(state, layout)) is not None:
+            keys = changed.rows.select(*(F.col(quoted(name)) for name in layout.keys))
+            written = self._epoch.is_written(state.name)
+            found = None if written else self._merge(state, layout, table, before, changed)
+            touched = keys if written or found is not None else None
+        after = table.version() if touched is not None else before
+        assert after is not None
+        by_files = self._paths.get(state.name, "").startswith(MERGE)
+        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found, by_files)
+
+    def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
+        """Return h of the change of a state's input, or a reused state; None if nothing changed."""
+        most = self._epoch.tuning.reported_partitions
+        measures = touched_measures(layout, self._partition_key, most)
+        if (reused := self._epoch.reused.get(state.name)) is not None:
+            rows, found = self._checkpoints.measure(reused.under(layout), measures, False)
+            return Homomorphic(rows, touched_groups(found, most))
+        change = self._rules.change(state.input)
+        if change is None:
+            return None
+        frame = self._lowering.frame(change, [(column, column.name) for column in state.reads])
+        if self._epoch.before(state.name) is None:
+            check_laws(state, frame, self._epoch.tuning)
+        small = self._is_small(state.input)
+        changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
+        rows, found = self._checkpoints.measure(aggregate_change(layout, changed, self._lowering), measures, small)
+        if self._epoch.before(state.name) is not None:
+            check_merged_laws(state, rows, self._epoch.tuning)
+        return Homomorphic(rows, touched_groups(found, most))
+
+    def _is_small(self, plan: Plan) -> bool:
+        """Return whether one task computes the change of a plan faster than several with a shuffle."""
+        return self._leaves.bytes_read(plan) <= self._epoch.tuning.local_bytes
+
+    def _merge(
+        self, state: State, layout: Layout, table: Table, before: int | None, changed: Homomorphic
+    ) -> TouchedGroups | None:
+        """Write one state; return the touched groups, None if the change cancels out."""
+        merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
+        homomorphic, found = changed.rows, changed.found
+        if layout.in_place is not None:
+            self._partitions = found.partitions
+        self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
+        if before is None:
+            merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
+            self._paths[state.name] = REUSED if state.name in self._epoch.reused else "first load"
+            return found
+        if not found.groups or (not found.rows and not state.keys):
+            return None
+        prepared = homomorphic.withColumn(REPLACE, F.lit(False))
+        if found.reached:
+            recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
+            touched = in_buckets(found.buckets)
+            prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
+        self._paths[state.name] = self._combine(merge, table, before, prepared, found, mark)
+        return found
+
+    def _combine(
+        self, merge: Merge, table: Table, before: int, prepared: DataFrame, found: TouchedGroups, mark: Mark
+    ) -> str:
+        """Merge a change into a state by the shortest path; returns which."""
+        (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
+        few = found.groups <= tuning.local_rows
+        if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
+            direct = merge.rewrite(table, before, prepared, mark, few)
+            return "rewrite" if direct else f"rewrite{BY_WRITER}"
+        fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
+        if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
+            return "rewrite"
+        return MERGE if merge.merge(table, prepared, found.buckets, mark, few) else f"{MERGE}{BY_WRITER}"
+
+    def _view(self) -> None:
+        """Publish the answer's change to the view table."""
+        epoch, table = self._epoch, self._epoch.tables[VIEW]
+        if epoch.is_written(VIEW):
+            return
+        columns = tuple(name for _, name in self._program.outputs)
+        bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key, epoch.tuning)
+        before, change = epoch.before(VIEW), self._rules.change(self._program.answer)
+        if change is None:
+            return
+        frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
+        if before is None and not change.weighted:
+            self._publish_first(bag, frame, small)
+            return
+        consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
+        rows, found = self._checkpoints.measure(consolidated, bag.measures, small)
+        moved = bag.summarise(found)
+        if before is not None and not moved.rows:
+            return
+        direct = bag.publish(rows, moved, before, epoch.mark(VIEW), needs_mapping(columns))
+        self._partitions = moved.partitions
+        if not self._program.states:
+            self._rows += moved.rows
+        self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
+
+    def _publish_first(self, bag: Bag, answer: DataFrame, small: bool) -> None:
+        """Write the answer of a first load, of which no row cancels another."""
+        loaded = bag.load(answer, self._epoch.mark(VIEW), needs_mapping(answer.columns), small)
+        self._partitions, self._paths[VIEW] = loaded.partitions, "changed"
+        if not self._program.states:
+            self._rows += loaded.rows
+
+    def _finish(self) -> None:
+        """Commit the last table at the end of a chunk, which is always an epoch, even without effect.
+
+        Readers see the epoch before the first chunk.
+        """
+        final = list(self._epoch.tables)[-1]
+        if not self._epoch.intent.arrives and final not in self._paths and not self._epoch.is_written(final):
+            self._epoch.tables[final].touch(self._epoch.mark(final))
+            self._paths[final] = "unchanged"

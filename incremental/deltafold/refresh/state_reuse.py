@@ -1,0 +1,99 @@
+"""Reuse the states that a changed query has in common with the query before.
+
+The new generation begins at the pins of the old one's last epoch, so that a common state is h of the same rows; later
+changes are an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.program import BUCKET, ROWS
+from deltafold.algebra.recipe import Current
+from deltafold.algebra.sqltext import quoted
+from deltafold.dataflow.partial_aggregate import TOUCHED
+from deltafold.dataflow.state_schema import Layout
+from deltafold.refresh.sources.upstream import Inputs
+from deltafold.store.journal import Entry, Intent, Pin
+from deltafold.store.view_store import Store
+
+REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
+
+
+@dataclass(frozen=True)
+class Reused:
+    """A state of another generation; merged: the names of its stored columns there (Layout.merged)."""
+
+    rows: DataFrame
+    merged: tuple[str, ...]
+
+    def under(self, layout: Layout) -> DataFrame:
+        """Return the state as h of all rows, in the new generation's columns."""
+        names = zip(self.merged, layout.merged, strict=True)
+        columns = [*(F.col(quoted(old)).alias(new) for old, new in names), F.col(ROWS), F.lit(0).alias(TOUCHED)]
+        columns += [F.expr(part.zero).alias(name) for _, part, name in layout.watched]
+        return self.rows.select(*columns).withColumn(BUCKET, F.expr(layout.bucket_sql))
+
+
+def find_reusable(store: Store, intent: Intent) -> Mapping[str, Reused]:
+    """Return the states of an epoch that the generation before has at the same versions."""
+    begins = intent.epoch == 1 and intent.part is None and intent.states
+    entries = store.journal.entries() if begins else ()
+    earlier = [entry for entry in entries if entry.complete and entry.intent.generation < intent.generation]
+    if not earlier or earlier[-1].intent.fingerprint == intent.fingerprint:
+        return {}
+    last = earlier[-1]
+    if not all(has_same_rows(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
+        return {}
+    found: dict[str, Reused] = {}
+    for name, (old, *merged) in common(intent, last.intent).items():
+        version = (last.after or {}).get(old)
+        if version is not None:
+            found[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
+    return found
+
+
+def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
+    """Return for each common state its name and its columns in the last epoch."""
+    there = {digest: [name, *merged] for name, (digest, *merged) in last.states.items()}
+    return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
+
+
+def reusable_pins(
+    intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk_bytes: int | None
+) -> dict[str, Pin] | None:
+    """Return the pins of the last epoch if it has a common state and its versions can be read, else None.
+
+    A new source keeps its pin.
+    chunk_bytes: limit of the bytes of source files per epoch; with a limit, all states must be common.
+    """
+    if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
+        return None
+    number = len(common(intent, last.intent))
+    if number == 0 or (chunk_bytes is not None and number < len(intent.states)):
+        return None
+    earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
+    pins = {name: replace(pin, before=None, left=None, start=None, via=None) for name, pin in earlier.items()}
+    return pins if readable(pins, inputs, current) else None
+
+
+def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
+    """Return whether the pinned versions exist, with the columns that the query reads."""
+    try:
+        inputs.check(pins)
+        inputs.check_columns(pins, current)
+        tables = inputs.of(pins)
+        return all(tables[name].is_readable(pin.after) for name, pin in pins.items())
+    except SourceError:
+        return False
+
+
+def has_same_rows(pin: Pin, other: Pin) -> bool:
+    """Return whether two pins have the same rows of a source."""
+    same = pin.commit == other.commit if pin.commit and other.commit else pin.identity == other.identity
+    return same and pin.after == other.after

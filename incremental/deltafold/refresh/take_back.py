@@ -1,0 +1,73 @@
+"""Take back an epoch that failed by itself after it had written some of its tables.
+
+It would fail whenever it was repeated, and its number cannot be used again: Delta would skip the writes of tables that
+have its mark. So these tables are restored, and the epoch stays in the journal as one that changed nothing. Its entry
+is replaced first, by one that says so (`takes_back`): after a crash, the next refresh restores what is left.
+
+The first epoch of a generation has nothing before it, so its tables are left, and the next refresh goes on from the
+generation before. Without one it begins another; until then the entry of a first load that failed stays, unfinished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltafold.algebra.errors import EvaluationError, NotConvergedError, QueryError
+from deltafold.algebra.results.report import TAKEN_BACK, Report
+from deltafold.refresh.reporting import versions_by_source
+from deltafold.spark.java_errors import explain_errors
+from deltafold.store.journal import Entry, Intent
+from deltafold.store.view_store import Store
+
+BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
+"""The errors of an epoch that depend on nothing but its query and the rows of its sources."""
+
+
+def take_back(store: Store, failed: Intent) -> None:
+    """Return to the epoch before a failed one, or leave the generation that it was to begin."""
+    if (before := entry_before(store, failed)) is None:
+        if any(entry.intent.generation != failed.generation for entry in store.journal.entries()):
+            store.journal.remove(failed)
+        else:
+            store.journal.begin(replace(failed, takes_back=True))
+        return
+    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in before.intent.sources.items()}
+    begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
+    begun = replace(begun, rearranges=False, takes_back=True)
+    store.journal.begin(begun)
+    finish_taking_back(store, begun)
+
+
+def finish_taking_back(store: Store, begun: Intent) -> Entry | None:
+    """Restore the tables that the failed epoch wrote, and complete its entry; returns it, None for a first load."""
+    before = entry_before(store, begun)
+    if before is None or before.report is None:
+        return None
+    tables = {name: store.table(begun.generation, name) for name in begun.tables}
+    with explain_errors({}, False, "return to the epoch before"):
+        for name, table in tables.items():
+            version = begun.tables[name]
+            if version is not None and table.version() != version:
+                table.restore(version)
+        after = {name: table.version() for name, table in tables.items()}
+    done, report = replace(begun, takes_back=False), report_of_nothing(before.report, begun)
+    store.journal.finish(done, report, after)
+    if before.report.verdict == TAKEN_BACK:
+        store.journal.remove(before.intent)  # of many failures in a row the journal keeps the last
+    return Entry(done, report, after)
+
+
+def entry_before(store: Store, intent: Intent) -> Entry | None:
+    """Return the finished epoch before one, None if its generation has none."""
+    earlier = [entry for entry in store.journal.entries(2) if entry.intent.epoch < intent.epoch]
+    found = next((entry for entry in earlier if entry.intent.generation == intent.generation), None)
+    return None if found is None or found.report is None else found
+
+
+def report_of_nothing(before: Report, begun: Intent) -> Report:
+    """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
+    return Report(
+        begun.view, begun.epoch, begun.generation, TAKEN_BACK,
+        f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as before it",
+        versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
+    )  # fmt: skip

