@@ -1,0 +1,1 @@
+"""Warehouses that earlier releases made, which later ones must open unchanged."""
