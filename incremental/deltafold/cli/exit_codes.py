@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from deltafold.algebra import errors
+from deltafold.algebra.missing import explain_missing
 from deltafold.cli import rendering
 from deltafold.pipelines import catalogue
 
@@ -65,6 +66,8 @@ def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
 
 def _complain(error: Exception) -> int:
     """Print the error on standard error, and return its exit code."""
+    if isinstance(error, ModuleNotFoundError):
+        error = explain_missing(error) or error
     known = isinstance(error, errors.DeltafoldError)
     unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line_of(error)} (--debug prints the traceback)"
     print(str(error) if known else unexpected, file=sys.stderr)

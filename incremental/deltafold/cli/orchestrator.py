@@ -1,8 +1,8 @@
 """Report the work of a command to Dagster, if DAGSTER_HOME names an instance.
 
-Commands work without Dagster, and this package does not import it: the reporter in `assets` is imported by name, only
-if the variable is set. If reporting fails, there is one warning; landings and refreshes are complete anyway, and the
-next command reports them.
+Commands work without Dagster, and this package does not import it: the reporter in `deltafold.dagster` is imported by
+name, only if the variable is set. If reporting fails, there is one warning; landings and refreshes are complete anyway,
+and the next command reports them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from deltafold.algebra.missing import explain_missing_packages
 from deltafold.cli import rendering
 from deltafold.pipelines import descriptions
 
@@ -73,7 +74,8 @@ def send(works: Sequence[ReportedWork], progress: Callable[[str], None] | None =
     if progress:
         progress("reporting to Dagster")  # SQLite takes 10 ms or more for a partition
     try:
-        importlib.import_module(REPORTER).report(works)
+        with explain_missing_packages():
+            importlib.import_module(REPORTER).report(works)
     except Exception as error:  # no failure of the orchestrator may fail the command: its work is done
         why = f"{type(error).__name__}: {rendering.first_line_of(error)}".rstrip(".")
         print(
