@@ -1,1 +1,38 @@
-"""Define the declared pipelines as Dagster's assets, jobs, schedules, sensors and checks. No logic of its own."""
+"""Declared pipelines as Dagster's assets, jobs, schedules, sensors and checks.
+
+    from deltafold.dagster import load_definitions
+
+    defs = load_definitions()
+
+is a code location with every pipeline; merge it with others by `dg.Definitions.merge`. Where Spark runs is a resource:
+`SparkResource` in the process of the run, `SubmittedSpark` in one that a command starts, or an own `PipesSpark` on a
+platform. The names are imported at their first use, so that importing this package needs no Dagster.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from deltafold.algebra.missing import explain_missing_packages
+
+if TYPE_CHECKING:
+    from deltafold.dagster.external import PipesSpark, SubmittedSpark
+    from deltafold.dagster.factory import load_definitions
+    from deltafold.dagster.resources import SparkResource
+
+__all__ = ["PipesSpark", "SparkResource", "SubmittedSpark", "load_definitions"]
+
+_PLACES = {
+    "PipesSpark": "external", "SparkResource": "resources", "SubmittedSpark": "external", "load_definitions": "factory",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Return a public name, which is imported now. Raises MissingPackageError if Dagster is not installed."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'deltafold.dagster' has no attribute {name!r}")
+    with explain_missing_packages():
+        value = getattr(import_module(f"deltafold.dagster.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value

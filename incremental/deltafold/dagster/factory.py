@@ -11,6 +11,8 @@ read when the code location was loaded are passed to the run as reconstruction m
 """
 
 import json
+import os
+import warnings
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -20,7 +22,8 @@ from dagster._core.definitions.definitions_load_context import DefinitionsLoadCo
 from deltafold.algebra.results.report import Description
 from deltafold.dagster import jobs, keys
 from deltafold.dagster.automation import schedules, sensors
-from deltafold.dagster.resources import TaskRunner
+from deltafold.dagster.external import SUBMIT_VARIABLE, SubmittedSpark
+from deltafold.dagster.resources import SparkResource, TaskRunner
 from deltafold.dagster.steps import checks, landing, refreshing, upkeep
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
@@ -29,12 +32,25 @@ DESCRIPTIONS = "deltafold/descriptions"
 UNDECLARED = "not_declared_well"
 
 
-def load_definitions(spark: TaskRunner) -> dg.Definitions:
-    """Return the definitions of the pipelines that are declared in the folder of pipelines.
+def load_definitions(spark: TaskRunner | None = None) -> dg.Definitions:
+    """Return the definitions of the pipelines that are declared in DELTAFOLD_PIPELINES, else in ./pipelines.
 
     Args:
-        spark: the resource of every step.
+        spark: the resource of every step; by default Spark runs in the process of a run, or, if DELTAFOLD_SUBMIT is
+            set, in one that this command starts for each step.
     """
+    with warnings.catch_warnings():  # parts of Dagster that may change in a later release
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return _load(spark or _default_spark())
+
+
+def _default_spark() -> TaskRunner:
+    command = os.environ.get(SUBMIT_VARIABLE, "").strip()
+    return SubmittedSpark(command=command) if command else SparkResource()
+
+
+def _load(spark: TaskRunner) -> dg.Definitions:
     found = catalogue.survey_pipelines()
     context = DefinitionsLoadContext.get()
     if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 import dagster as dg
 
 PROJECT = Path(__file__).parents[3]
-LOCATION, REPOSITORY = "deltafold.dagster.definitions:defs", "__repository__"
+LOCATION, REPOSITORY = "deltafold", "__repository__"
 
 LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on PythonError { message } } }"""
