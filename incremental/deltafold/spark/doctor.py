@@ -12,11 +12,10 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from deltafold.algebra.local_path import is_remote, is_uri, local_path, remote_fault
@@ -31,8 +30,11 @@ GIGABYTE = 1 << 30
 CATALOG_SECONDS = 3
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
-DISTRIBUTION = "deltafold"
-PINNED = ("pyspark", "delta-spark")  # packages whose internals the library uses
+# Packages whose internals the library uses; docs/platforms.md has the release of each that the other was made for.
+ALLOWED = {
+    "pyspark": SpecifierSet(">=4.0.1,<4.3"),
+    "delta-spark": SpecifierSet(">=4.3.1,<4.4.1"),  # the jars of 4.4.1 do not resolve
+}
 ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes where Delta's own log store is safe
 
 
@@ -86,10 +88,10 @@ def _python() -> Finding:
 
 def _packages() -> Finding:
     try:
-        wanted, found = required_versions(), {name: version(name) for name in PINNED}
+        found = {name: version(name) for name in ALLOWED}
     except PackageNotFoundError as error:
         return Finding("packages", False, f"{error.name} is not installed. {INSTALL}")
-    for name, releases in wanted.items():
+    for name, releases in ALLOWED.items():
         if not releases.contains(found[name]):
             return Finding(
                 "packages",
@@ -97,14 +99,6 @@ def _packages() -> Finding:
                 f"{name} is {found[name]}, and {releases} is wanted. {INSTALL}",
             )
     return Finding("packages", True, ", ".join(map(" ".join, found.items())) + " are installed.")
-
-
-def required_versions() -> dict[str, SpecifierSet]:
-    """Return the releases of PINNED that pyproject.toml allows; raises PackageNotFoundError if Deltafold is not
-    installed.
-    """
-    all_of_them = map(Requirement, requires(DISTRIBUTION) or ())
-    return {each.name: each.specifier for each in all_of_them if each.name in PINNED and each.marker is None}
 
 
 def _java() -> Finding:
