@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
-	DAGSTER_HOME=$(DAGSTER) $(BIN)/python -m deltafold.demo.demo
+	DAGSTER_HOME=$(DAGSTER) $(BIN)/deltafold demo .
 
 # Lint beside the tests, as types take one core half a minute. The slowest tests are printed at the end;
 # .reports/tests.xml has the time of each. Of the longest tests each commit runs a third, the next one another third.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import deltafold
 from deltafold.algebra.recipe import Recipe
 from deltafold.cli import exit_codes
 from deltafold.pipelines import catalogue
@@ -186,6 +187,23 @@ def test_list_needs_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     result = call("list")
     assert result.exit_code == exit_codes.USAGE
     assert "polcy: " in result.stdout and "`policy`" in result.stdout
+
+
+def test_no_pipelines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Protects from a demo that runs unasked, and from an empty table where there is nothing."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", "")
+    monkeypatch.chdir(tmp_path)
+    shown = f"There are no pipelines in {tmp_path / 'pipelines'}. Create one: deltafold new NAME. Or see the demo: "
+    result = call("list")
+    assert (result.exit_code, result.stdout) == (0, f"{shown}deltafold demo.\n")
+    assert facts("list") == []
+    assert call("--pipelines", "mine", "new", "shop").stdout == "Created mine/shop. Run it: deltafold run shop\n"
+    assert call("--pipelines", "mine", "list").stdout.splitlines()[2].startswith("shop ")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_version() -> None:
+    assert call("--version").stdout == f"deltafold {deltafold.__version__}\n"
 
 
 def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(

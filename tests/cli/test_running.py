@@ -20,6 +20,7 @@ from deltafold.pipelines import catalogue
 from tests.cli.calling import answer, call
 from tests.dagster.shown import built, outdated
 from tests.night import in_turns, night
+from tests.spark.machine import PROJECT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -172,9 +173,7 @@ def test_the_demo_ends_equal(
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
     assert "Dagster shows these refreshes: make ui" in said
-    defined = built(
-        *(catalogue.load(each, demo.PROJECT / "pipelines") for each in ("flights", *demo_loops.LOOP_PIPELINES))
-    )
+    defined = built(*(catalogue.load(each, demo.SHIPPED) for each in ("flights", *demo_loops.LOOP_PIPELINES)))
     with dg.DagsterInstance.get() as instance:
         assert outdated(defined, instance) == {}
         assert len(instance.get_materialized_partitions(keys.landed("flights", "flights"))) == 5
@@ -187,7 +186,7 @@ def test_the_demo_ends_equal(
 
 
 def test_the_readme_shows_the_columns_of_the_demo() -> None:
-    readme = (demo.PROJECT / "README.md").read_text(encoding="utf-8")
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     shown = next(line for line in readme.splitlines() if line.startswith("input "))
     assert re.split(r"  +", shown) == list(demo.HEADERS)
 

@@ -143,10 +143,15 @@ def test_partitions_are_checked_against_the_declaration(tmp_path: Path) -> None:
 def test_where_pipelines_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert catalogue.pipelines_folder() == CHECKOUT / "pipelines"
-    assert catalogue.home_of_new() == tmp_path / "pipelines"
+    assert catalogue.pipelines_folder() == catalogue.home_of_new() == tmp_path / "pipelines"
+    assert catalogue.survey_pipelines() == {}
     (tmp_path / "pipelines").mkdir()
-    assert catalogue.pipelines_folder() == tmp_path / "pipelines"
+    (tmp_path / "pipelines" / "__init__.py").touch()
+    with pytest.raises(DeclarationError, match=r"pipelines: it is a Python package, not a folder of pipelines\. Name"):
+        catalogue.home_of_new()
+    write(tmp_path / "pipelines", "shop")
+    assert catalogue.home_of_new() == tmp_path / "pipelines"
+    assert catalogue.names() == ("shop",)
     monkeypatch.setenv(catalogue.FOLDER_VARIABLE, "elsewhere")
     with pytest.raises(
         DeclarationError, match=rf"DELTAFOLD_PIPELINES: there is no folder {tmp_path}/elsewhere\. Create"

@@ -1,12 +1,13 @@
 """Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-Only this module and those in commands/ use the command-line library. Results go to standard
+Only this package uses the command-line library. Results go to standard
 output; progress and errors go to standard error; Spark prints nothing.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deltafold import __version__
 from deltafold.cli import rendering, scaffold
 from deltafold.cli.backfill import check_range
 from deltafold.cli.branching import home_of_branch
@@ -37,7 +39,7 @@ Exit codes: 0 success; 1 the view does not equal the batch query; 2 invalid usag
 the catalog or the disk, or a loop that does not end; 5 busy: another process works on the same; 70 any other error;
 75 Spark ended during the work: run again.
 
-Pipelines are read from $DELTAFOLD_PIPELINES, else from ./pipelines, else from the built-in examples.
+Pipelines are the folders with a pipeline.yaml below --pipelines, else $DELTAFOLD_PIPELINES, else ./pipelines.
 If $DAGSTER_HOME is set, commands report landings, refreshes and verifications to that Dagster instance.
 """
 app = typer.Typer(
@@ -52,8 +54,24 @@ app.add_typer(hosts, name="host")
 app.command("step", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(answer_pipes)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"deltafold {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options(debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False) -> None:
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
+    pipelines: Annotated[
+        Path | None, typer.Option("--pipelines", metavar="DIR", help="The folder of pipelines.", show_default=False)
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if pipelines is not None:
+        os.environ[catalogue.FOLDER_VARIABLE] = str(pipelines.absolute())  # for processes that this one starts, too
     show_warnings()
     events.switch_on()
 
@@ -71,6 +89,19 @@ def new(
     home = scaffold.make(name, catalogue.home_of_new(), mrql)
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Created {shown_as}. Run it: deltafold run {name}")
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="Gets the demo's pipelines, data and warehouse.")
+    ] = Path("deltafold-demo"),
+) -> None:
+    """Run the demo: a year of flights arrives, and three pipelines follow it."""
+    from deltafold.demo.demo import run_demo  # needed by this command alone
+
+    if not run_demo(folder.absolute()):
+        raise typer.Exit(UNEQUAL)
 
 
 @app.command()
@@ -255,7 +286,7 @@ def list_(as_json: JsonOption = False) -> None:
     _print(
         as_json,
         [declaration_row(name, pipeline) for name, pipeline in found.items()],
-        rendering.render_catalogue(found),
+        rendering.render_catalogue(found, catalogue.pipelines_folder()),
     )
     _exit_if_invalid(found)
 

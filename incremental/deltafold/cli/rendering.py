@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltafold.algebra.results.upkeep import format_bytes, format_count
@@ -102,8 +103,10 @@ def render_verification(found: Verification) -> str:
     return "\n".join([found.sentence, *(f"  {cell(row)}" for row in found.sample)])
 
 
-def render_catalogue(pipelines: Mapping[str, Pipeline | Exception]) -> str:
-    """Render one row per pipeline; for an invalid one the reason."""
+def render_catalogue(pipelines: Mapping[str, Pipeline | Exception], folder: Path) -> str:
+    """Render one row per pipeline; for an invalid one the reason; where there is none, how to get one."""
+    if not pipelines:
+        return f"There are no pipelines in {folder}. Create one: deltafold new NAME. Or see the demo: deltafold demo."
     headers = ("pipeline", "policy", "sources", "schedule", "description")
     return table(headers, (_describe(name, found) for name, found in pipelines.items()))
 

@@ -1,16 +1,16 @@
 """Run the demo: the flights of 2013 arrive day by day, and each refresh of the view is timed.
 
-`python -m deltafold.demo.demo` (or `make demo`) lands the first days at once, then single days, then a day again with
-corrections, then a late day. After each refresh the whole query is recomputed in the same process, for comparison.
-In the end two views with loops over the same flights are loaded, and a route is cancelled (`demo_loops`).
-All files are written below `.demo/` in the project, which is cleared at each start.
+`deltafold demo FOLDER` copies the demo's pipelines to FOLDER/pipelines, unless they are there (as in a checkout of this
+project, where `make demo` runs it), and lands the first days at once, then single days, then a day again with
+corrections, then a late day. After each refresh the whole query is recomputed in the same process, for comparison. In
+the end two views with loops over the same flights are loaded, and a route is cancelled (`demo_loops`). All other files
+are written below FOLDER/.demo, where the pipelines' declarations look for them, and which is cleared at each start.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from deltafold.algebra.errors import DeltafoldError
 from deltafold.cli import orchestrator, rendering
 from deltafold.cli.orchestrator import Landed, Verified
 from deltafold.demo import demo_loops, flight_files
@@ -32,7 +31,9 @@ if TYPE_CHECKING:
 
     from deltafold.api import Report, View, Warehouse
 
-PROJECT = Path(__file__).parents[3]
+SHIPPED = Path(__file__).with_name("pipelines")  # a link to the project's folder; in an installed package, its copy
+PIPELINES = ("flights", *demo_loops.LOOP_PIPELINES)
+HOME = ".demo"
 PICTURE = "refresh-cost.png"
 BENCHMARK = "group_by.json"  # the file that `make bench` writes
 LATE = "2013-06-15"
@@ -71,11 +72,31 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
     yield Arrival(f"{LATE}, late", [LATE], flights)
 
 
-def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first: int, single: int) -> bool:
+def run_demo(folder: Path) -> bool:
+    """Run the whole demo in a folder of the user's. Returns whether all views equal their batch queries."""
+    pipelines = folder / catalogue.DEFAULT_FOLDER
+    copy_pipelines(pipelines)
+    return play(folder / HOME, catalogue.start_spark, FIRST_DAYS, SINGLE_DAYS, pipelines)
+
+
+def copy_pipelines(folder: Path) -> None:
+    """Copy the demo's pipelines into a folder; those that are there are not changed."""
+    for name in PIPELINES:
+        if not (folder / name).exists():
+            shutil.copytree(SHIPPED / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def play(
+    home: Path,
+    start: Callable[[catalogue.Pipeline], SparkSession],
+    first: int,
+    single: int,
+    pipelines: Path = SHIPPED,
+) -> bool:
     """Run the demo in the folder `home`, after removing an earlier one. Returns whether all views are equal."""
     _clear(home)
     os.environ["FLIGHTS_DATA"] = str(home)  # pipeline.yaml uses it in its paths
-    pipeline = catalogue.load("flights", PROJECT / "pipelines")
+    pipeline = catalogue.load("flights", pipelines)
     flights = flight_files.days()
     flight_files.drop_airlines(home / "airlines")
     _show_progress("starting Spark")
@@ -90,7 +111,7 @@ def play(home: Path, start: Callable[[catalogue.Pipeline], SparkSession], first:
         steps.append(_step(pipeline, warehouse, view, arrival.what, home / "recomputed"))
     _summary(home, steps)
     _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
-    loops = demo_loops.open_pipelines(PROJECT / "pipelines", warehouse.spark, _show_progress)
+    loops = demo_loops.open_pipelines(pipelines, warehouse.spark, _show_progress)
     demo_loops.cancel(home, landed, OpenedView(pipeline, warehouse, view, _show_progress), loops)
     return _verify([OpenedView(pipeline, warehouse, view, _show_progress), *loops])
 
@@ -177,16 +198,3 @@ _BEGIN = time.perf_counter()
 
 def _show_progress(text: str) -> None:
     print(f"[{time.perf_counter() - _BEGIN:5.0f} s] {text}", flush=True)
-
-
-def main() -> None:
-    """Run the whole demo; exit code 1 if the view does not equal the batch query."""
-    try:
-        equal = play(PROJECT / ".demo", catalogue.start_spark, FIRST_DAYS, SINGLE_DAYS)
-    except DeltafoldError as error:
-        sys.exit(f"{error}")
-    sys.exit(0 if equal else 1)
-
-
-if __name__ == "__main__":
-    main()

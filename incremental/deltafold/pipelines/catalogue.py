@@ -31,28 +31,37 @@ if TYPE_CHECKING:
     Opened = dict[str, tuple[Warehouse, View]]
 
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
+DEFAULT_FOLDER = "pipelines"
 DECLARATION_FILE = "pipeline.yaml"
 
 
 def pipelines_folder() -> Path:
-    """Return the folder of pipelines: DELTAFOLD_PIPELINES, else ./pipelines if it exists, else the built-in ones.
+    """Return the folder of pipelines: DELTAFOLD_PIPELINES (set by --pipelines), else ./pipelines, which may not exist.
 
     Raises DeclarationError if DELTAFOLD_PIPELINES is not a folder.
     """
     named = _named_folder()
-    if named:
-        if not named.is_dir():
-            raise DeclarationError(
-                f"{FOLDER_VARIABLE}: there is no folder {named}. Create it (`deltafold new` does), or name another."
-            )
-        return named
-    here = Path.cwd() / "pipelines"
-    return here if here.is_dir() else Path(__file__).parents[3] / "pipelines"
+    if named and not named.is_dir():
+        raise DeclarationError(
+            f"{FOLDER_VARIABLE}: there is no folder {named}. Create it (`deltafold new` does), or name another."
+        )
+    return named or Path.cwd() / DEFAULT_FOLDER
 
 
 def home_of_new() -> Path:
-    """Return the folder for a new pipeline: DELTAFOLD_PIPELINES, else ./pipelines."""
-    return _named_folder() or Path.cwd() / "pipelines"
+    """Return the folder for a new pipeline: DELTAFOLD_PIPELINES, else ./pipelines.
+
+    Raises DeclarationError if the second is a Python package without pipelines, as many projects have one.
+    """
+    if named := _named_folder():
+        return named
+    folder = Path.cwd() / DEFAULT_FOLDER
+    if (folder / "__init__.py").exists() and not names(folder):
+        raise DeclarationError(
+            f"{folder}: it is a Python package, not a folder of pipelines. Name another folder: "
+            f"deltafold --pipelines DIR new, or set {FOLDER_VARIABLE}."
+        )
+    return folder
 
 
 def _named_folder() -> Path | None:
