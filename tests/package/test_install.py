@@ -71,7 +71,7 @@ def check_project(mine: Project) -> None:
     before = {path: path.read_text() for path in mine.folder.rglob("*.py")}
     mine.run("python", "-c", PARTS.format(here=str(mine.folder)))
     mine.run("deltafold", "new", "shop")
-    assert "first load" in mine.run("deltafold", "run", "shop")
+    assert "epoch 1 applied" in mine.run("deltafold", "run", "shop")
     late = mine.folder / "flows" / "shop" / "data" / "sales" / "day=2024-05-04"
     late.mkdir()
     (late / "late.csv").write_text("id,shop,product,amount\n10,s1,tea,2.20\n")
