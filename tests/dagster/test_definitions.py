@@ -8,14 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.code_pointer import CodePointer
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
-from dagster._core.definitions.reconstruct import (
-    initialize_repository_def_from_pointer,
-    reconstruct_repository_def_from_pointer,
-)
-from dagster._core.definitions.repository_definition import RepositoryLoadData
-from dagster._serdes import deserialize_value, serialize_value
 
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.dagster import factory, keys
@@ -43,6 +35,14 @@ print(json.dumps({
     "assets": sorted(key.to_user_string() for key in graph.get_all_asset_keys()),
 }))
 """
+SERVE = """
+import json, subprocess, sys
+from deltafold.dagster.definitions import defs
+print(json.dumps(sorted(key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys())), flush=True)
+if sys.stdin.readline():
+    subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[1]], input="", text=True, check=True)
+"""
+SINGLE_STATE = keys.state("sales").to_user_string()
 DESCRIPTION = Description(
     name="sales",
     fingerprint="f",
@@ -52,6 +52,20 @@ DESCRIPTION = Description(
     explain="r0 := sales",
     sources=("sales",),
 )
+
+
+class Location:
+    """A process that has loaded the definitions, as Dagster's code server; a line starts the process of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = {**os.environ, "DELTAFOLD_PIPELINES": str(folder)}
+        command, pipe = [sys.executable, "-c", SERVE, SERVE], subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=PROJECT)
+        assert self._process.stdout is not None
+        self.assets: list[str] = json.loads(self._process.stdout.readline())
+
+    def assets_of_a_run(self) -> list[str]:
+        return json.loads(self._process.communicate("run\n")[0])
 
 
 def load(folder: Path) -> dict[str, object]:
@@ -124,30 +138,17 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
 
 def test_a_run_sees_the_graph_that_it_was_launched_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects a run of selected assets from state tables that became known, or unknown, since the code was loaded."""
-    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
-    pipeline, pointer = sales.declare(tmp_path), CodePointer.from_module("deltafold.dagster.definitions", "defs", None)
-
-    def loaded(data: RepositoryLoadData | None) -> tuple[set[dg.AssetKey], RepositoryLoadData]:
-        """The assets as a new process loads them, and what it passes on; data: None for the code server's."""
-        sys.modules.pop("deltafold.dagster.definitions", None)
-        context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
-        with DefinitionsLoadContext.scoped(context):
-            if data is None:
-                found = initialize_repository_def_from_pointer(pointer)
-            else:
-                passed = deserialize_value(serialize_value(data), RepositoryLoadData)
-                found = reconstruct_repository_def_from_pointer(pointer, passed)
-        assert found.repository_load_data is not None
-        return set(found.asset_graph.get_all_asset_keys()), found.repository_load_data
-
-    unknown, first = loaded(None)
+    monkeypatch.delenv(factory.DESCRIPTIONS, raising=False)
+    pipeline = sales.declare(tmp_path)
+    first = Location(tmp_path)
+    assert SINGLE_STATE in first.assets
     descriptions.save_description(pipeline, DESCRIPTION, print)
-    known, second = loaded(None)
-    assert keys.state("sales") in unknown and keys.state("sales", "by_shop") in known
-    assert loaded(first)[0] == unknown
+    second = Location(tmp_path)
+    assert SINGLE_STATE not in second.assets
+    assert first.assets_of_a_run() == first.assets
     (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
-    assert loaded(None)[0] == unknown
-    assert loaded(second)[0] == known
+    assert second.assets_of_a_run() == second.assets
+    assert load(tmp_path)["assets"] == first.assets
 
 
 def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:

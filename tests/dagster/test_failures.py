@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster import DagsterExecutionInterruptedError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 

@@ -7,17 +7,19 @@ still load.
 
 Loading reads text only: no JVM is started, no query analysed. A run loads the definitions again in its own process, and
 must see the graph that it was launched from even if a description was written in between. So the descriptions that were
-read when the code location was loaded are passed to the run as reconstruction metadata.
+read when the code location was loaded are passed, in a variable, to the processes of its runs. (On another machine
+there are no descriptions but those that it wrote itself.)
 """
 
+import base64
 import json
 import os
 import warnings
+import zlib
 from collections.abc import Mapping
 from hashlib import sha256
 
 import dagster as dg
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from deltafold.algebra.results.report import Description
 from deltafold.dagster import jobs, keys
@@ -28,7 +30,8 @@ from deltafold.dagster.steps import checks, landing, refreshing, upkeep
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 
-DESCRIPTIONS = "deltafold/descriptions"
+DESCRIPTIONS = "DELTAFOLD_DESCRIPTIONS"
+LARGEST_VARIABLE = 100_000  # bytes; Linux allows 131,072
 UNDECLARED = "not_declared_well"
 
 
@@ -52,15 +55,25 @@ def _default_spark() -> TaskRunner:
 
 def _load(spark: TaskRunner) -> dg.Definitions:
     found = catalogue.survey_pipelines()
-    context = DefinitionsLoadContext.get()
-    if context.load_type == DefinitionsLoadType.RECONSTRUCTION and DESCRIPTIONS in context.reconstruction_metadata:
-        text = context.reconstruction_metadata[DESCRIPTIONS]
-    else:
+    text = _passed_on()
+    if text is None:
         loaded = {name: descriptions.load_description(one) for name, one in found.items() if isinstance(one, Pipeline)}
         text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
-    context.add_to_pending_reconstruction_metadata(DESCRIPTIONS, text)  # Definitions' own metadata do not reach a run
+    _pass_on(text)
     described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
     return build(found, described, spark)
+
+
+def _passed_on() -> str | None:
+    """Return the descriptions that the process which started this one was loaded with; None if it passed on none."""
+    process, _, packed = os.environ.get(DESCRIPTIONS, "").partition(" ")
+    return zlib.decompress(base64.b64decode(packed)).decode() if process == str(os.getppid()) else None
+
+
+def _pass_on(text: str) -> None:
+    """Hand descriptions to the processes that this one starts for runs; many more than fit are read again there."""
+    packed = f"{os.getpid()} {base64.b64encode(zlib.compress(text.encode())).decode()}"
+    os.environ[DESCRIPTIONS] = packed if len(packed) <= LARGEST_VARIABLE else ""
 
 
 def build(

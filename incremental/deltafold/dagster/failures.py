@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
-from dagster._core.errors import DagsterExecutionInterruptedError  # a cancelled run has no public exception
 
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.pipelines.catalogue import Pipeline
@@ -17,7 +16,7 @@ from deltafold.pipelines.faults import TaskFault, explain_fault
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 
 
-class CancelledStepError(DagsterExecutionInterruptedError, dg.DagsterError):
+class CancelledStepError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
     """A step's run was cancelled. As a DagsterError it ends the run: other interrupts are tried again by CRASHES."""
 
 
@@ -26,7 +25,7 @@ def end_when_cancelled() -> Iterator[None]:
     """Raise CancelledStepError for an interrupt of the body."""
     try:
         yield
-    except (DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
         raise CancelledStepError from interrupt
 
 

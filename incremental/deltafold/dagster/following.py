@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus  # backfills have no public interface
 from filelock import FileLock, Timeout
 
 from deltafold.dagster import keys, metadata
 from deltafold.pipelines.catalogue import Pipeline
 
+_LAST_BACKFILLS = 100  # the newest; a filter by status has no public name
 _UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
 
 
@@ -64,8 +64,8 @@ def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
         run = record.dagster_run
         if run.job_name in jobs or own & set(run.asset_selection or ()):
             return f"run {run.run_id}"
-    for backfill in instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])):
-        if own & set(backfill.asset_selection or ()):
+    for backfill in instance.get_backfills(limit=_LAST_BACKFILLS):
+        if backfill.status.value == "REQUESTED" and own & set(backfill.asset_selection or ()):
             return f"backfill {backfill.backfill_id}"
     return None
 

@@ -9,18 +9,18 @@ A pipeline that lands nothing has only the second.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
 from deltafold.dagster import keys
 from deltafold.pipelines.catalogue import Pipeline
 
-if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+AssetJob = Any
+"""What dg.define_asset_job returns: its class has no public name."""
 
 
-def jobs_of(pipeline: Pipeline) -> "Sequence[UnresolvedAssetJobDefinition]":
+def jobs_of(pipeline: Pipeline) -> Sequence[AssetJob]:
     """Return the jobs of a pipeline; their steps run in one process, so that they share one Spark."""
     refreshed = dg.AssetSelection.assets(keys.view(pipeline.name)).required_multi_asset_neighbors()
     landed = dg.AssetSelection.assets(*(keys.landed(pipeline.name, source) for source in pipeline.landed))

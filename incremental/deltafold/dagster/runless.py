@@ -7,14 +7,14 @@ that was never reported is reported too: landed partitions, a version that anoth
 verification.
 """
 
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from filelock import FileLock
 
 from deltafold.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
@@ -129,10 +129,14 @@ def _verification(
         description=found.sentence,
         metadata=metadata.of_verification(found, pipeline.declaration.show_rows_in_errors),
         blocking=True,
-        target_materialization_data=AssetCheckEvaluationTargetMaterializationData(
-            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
-        ),
+        target_materialization_data=_target(record),
     )
+
+
+def _target(record: dg.EventLogRecord) -> Any:
+    """Return what a check was about. Its class has no public name, so it is read as Dagster stores it."""
+    stored = {"storage_id": record.storage_id, "run_id": record.run_id, "timestamp": record.timestamp}
+    return dg.deserialize_value(json.dumps({"__class__": "AssetCheckEvaluationTargetMaterializationData", **stored}))
 
 
 def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:

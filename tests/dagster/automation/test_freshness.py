@@ -1,12 +1,21 @@
 """How old a view may be, from its schedule."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 
 import dagster as dg
 import pytest
+from dagster._utils.schedules import cron_string_iterator
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from deltafold.dagster.automation.freshness import freshness_of, longest_pause
+from deltafold.dagster.automation.freshness import freshness_of
 from deltafold.pipelines.declaration import cron
+from deltafold.pipelines.declaration.cron import longest_pause
+
+# at most 22 ticks a day, so that 1,500 have every pause
+MINUTES, HOURS = ("0", "30", "5,50"), ("6", "8-18", "*/7", "22/1")
+DAYS, WEEKDAYS = ("*", "1", "15,31", "3-5"), ("*", "1-5", "sun", "7", "tue,4")
 
 
 @pytest.mark.parametrize(
@@ -17,6 +26,9 @@ from deltafold.pipelines.declaration import cron
         ("*/5 * * * *", timedelta(minutes=5)),
         ("0 0 1 * *", timedelta(days=31)),
         ("@hourly", timedelta(hours=1)),
+        ("30 8,20 * * mon-fri", timedelta(days=2, hours=12)),
+        ("0 0 1 * 1", timedelta(days=7)),
+        ("*/20 9-17 * jan,dec *", timedelta(days=304, hours=15, minutes=20)),
     ],
 )
 def test_the_longest_pause_is_found(schedule: str, pause: timedelta) -> None:
@@ -30,3 +42,11 @@ def test_every_schedule_that_may_be_declared_has_a_policy(schedule: str) -> None
 
 def test_no_schedule_no_policy() -> None:
     assert freshness_of(None) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.tuples(*(st.sampled_from(options) for options in (MINUTES, HOURS, DAYS, ("*",), WEEKDAYS))).map(" ".join))
+def test_pauses_are_those_of_dagster(schedule: str) -> None:
+    """Protects from a parser that reads a schedule in another way than the scheduler that follows it."""
+    ticks = islice(cron_string_iterator(datetime(2024, 1, 1, tzinfo=UTC).timestamp(), schedule, "UTC"), 1500)
+    assert longest_pause(schedule) == max(after - before for before, after in pairwise(ticks))

@@ -4,14 +4,9 @@ A view without a schedule has none: it is refreshed when its sources change. A s
 tick: it warns when one refresh is missing and fails when two in a row are.
 """
 
-from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
-
 import dagster as dg
-from dagster._utils.schedules import cron_string_iterator  # Dagster has no public parser of cron texts
 
-_FRIDAY = datetime(2024, 1, 5, tzinfo=UTC).timestamp()  # a day shortly before a weekend
-_TICKS = 600  # a weekend of half-hourly ticks, a month of hourly ones, more than a year of daily ones
+from deltafold.pipelines.declaration.cron import longest_pause
 
 
 def freshness_of(schedule: str | None) -> dg.FreshnessPolicy | None:
@@ -24,9 +19,3 @@ def freshness_of(schedule: str | None) -> dg.FreshnessPolicy | None:
         return None
     pause = longest_pause(schedule)
     return dg.FreshnessPolicy.time_window(fail_window=2 * pause, warn_window=1.25 * pause)
-
-
-def longest_pause(schedule: str) -> timedelta:
-    """Return the longest time between two ticks in a row: a weekend's for a schedule of working days."""
-    ticks = islice(cron_string_iterator(_FRIDAY, schedule, "UTC"), _TICKS)
-    return max(after - before for before, after in pairwise(ticks))

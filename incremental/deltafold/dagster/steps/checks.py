@@ -6,20 +6,16 @@ batch query costs; if that is too much for every refresh, `check: {sample: 1%}` 
 one after each epoch, and `check: {schedule: ...}` compares all of it on schedule, in the job `check_<pipeline>`.
 """
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 from pydantic import Field
 
 from deltafold.dagster import keys, metadata
 from deltafold.dagster.failures import CRASHES, failures
+from deltafold.dagster.jobs import AssetJob
 from deltafold.dagster.resources import TaskRunner
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration import sizes
 from deltafold.pipelines.tasks import VerifyTask
-
-if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 CHECK = "equals_batch"
 WHOLE_SHARE = "100%"
@@ -59,7 +55,7 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     return equals_batch
 
 
-def check_job(pipeline: Pipeline) -> "UnresolvedAssetJobDefinition":
+def check_job(pipeline: Pipeline) -> AssetJob:
     """Return the job that only compares all of a view with the batch query."""
     return dg.define_asset_job(
         keys.check_job_name(pipeline.name),

@@ -8,7 +8,6 @@ treats them as those of a run.
 from collections.abc import Iterator, Mapping
 
 import dagster as dg
-from dagster._core.definitions import data_version as tags  # the names of the tags that a run sets are not public
 
 from deltafold.algebra.results.report import Report
 from deltafold.dagster import keys, locations, metadata
@@ -17,6 +16,12 @@ from deltafold.dagster.steps.specs import specs
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.tasks import RefreshedView
+
+# The tags that a run sets, as they are stored: https://docs.dagster.io has no names for them.
+DATA_VERSION, CODE_VERSION = "dagster/data_version", "dagster/code_version"
+BY_USER = "dagster/data_version_is_user_provided"
+INPUT_VERSION, INPUT_EVENT = "dagster/input_data_version", "dagster/input_event_pointer"
+NO_VERSION, NO_EVENT = "INITIAL", "NULL"
 
 Input = tuple[str, int | None]
 """The data version of an asset, and the number of its event if that is stored already."""
@@ -88,9 +93,7 @@ def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
     Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated at once.
     """
     versions = {keys.view(each.view): metadata.data_version(each.generation, each.epoch) for each in report.below}
-    return {
-        tags.get_input_data_version_tag(key): version for key, version in versions.items() if key in _inputs_of(spec)
-    }
+    return {_tag(INPUT_VERSION, key): version for key, version in versions.items() if key in _inputs_of(spec)}
 
 
 def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:
@@ -109,24 +112,30 @@ def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetMateriali
         key,
         description=f"Version {version} {how}.",
         metadata={"version": version},
-        tags={tags.DATA_VERSION_TAG: str(version)},
+        tags={DATA_VERSION: str(version)},
     )
 
 
 def version_tags(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
     """Return the tags of a materialisation: its data version, and those of its inputs."""
     found = {
-        tags.DATA_VERSION_TAG: version,
-        tags.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
-        tags.CODE_VERSION_TAG: code,
+        DATA_VERSION: version,
+        BY_USER: "true",
+        CODE_VERSION: code,
     }
     for key, (input_version, number) in inputs.items():
-        found[tags.get_input_data_version_tag(key)] = input_version
-        found[tags.get_input_event_pointer_tag(key)] = tags.NULL_EVENT_POINTER if number is None else str(number)
+        found[_tag(INPUT_VERSION, key)] = input_version
+        found[_tag(INPUT_EVENT, key)] = NO_EVENT if number is None else str(number)
     return found
 
 
 def _input(instance: dg.DagsterInstance, key: dg.AssetKey) -> Input:
     record = last_materialisation(instance, key)
-    version = tags.extract_data_version_from_entry(record.event_log_entry) if record else None
-    return (version or tags.DEFAULT_DATA_VERSION).value, record.storage_id if record else None
+    event = record.asset_materialization if record else None
+    version = (event.tags or {}).get(DATA_VERSION) if event else None
+    return version or NO_VERSION, record.storage_id if record else None
+
+
+def _tag(prefix: str, key: dg.AssetKey) -> str:
+    """Return the name of a tag about one input."""
+    return f"{prefix}/{key.to_user_string()}"

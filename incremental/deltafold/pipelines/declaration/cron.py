@@ -1,4 +1,4 @@
-"""Check the cron text of a schedule; a ValueError contains the fix.
+"""Check the cron text of a schedule, and find its longest pause; a ValueError contains the fix.
 
 Five fields as in crontab(5), or one of the names that Dagster's scheduler knows. An invalid schedule is thus reported
 when the declaration is read, and not when the scheduler first evaluates it.
@@ -7,8 +7,23 @@ when the declaration is read, and not when the scheduler first evaluates it.
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
+from itertools import pairwise
 
-CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+_NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+CRON_NAMES = tuple(_NAMED)
+_FIRST_DAY, _DAYS = (
+    date(2024, 1, 1),
+    13 * 366,
+)  # every day of the year on every day of the week, but some of 29 February
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -58,3 +73,36 @@ def _number(text: str, words: tuple[str, ...], low: int) -> int | None:
     if text.isdecimal():
         return int(text)
     return words.index(text) + low if text in words else None
+
+
+def longest_pause(schedule: str) -> timedelta:
+    """Return the longest time between two ticks of a valid schedule, in UTC: a weekend's for one of working days."""
+    fields = _NAMED.get(schedule, schedule).lower().split()
+    minutes, hours, month_days, months, week_days = (
+        _numbers(field, low, high, words) for field, (_, low, high, words) in zip(fields, _FIELDS, strict=True)
+    )
+    times = [timedelta(hours=hour, minutes=minute) for hour in sorted(hours) for minute in sorted(minutes)]
+    either = "*" not in (fields[2], fields[4])  # cron then runs on the days of both fields
+
+    def runs(day: date) -> bool:
+        of_month, of_week = day.day in month_days, bool({day.isoweekday(), day.isoweekday() % 7} & week_days)
+        return day.month in months and (of_month or of_week if either else of_month and of_week)
+
+    days = [day for number in range(_DAYS) if runs(day := _FIRST_DAY + timedelta(number))]
+    within = [after - before for before, after in pairwise(times)]
+    between = [after - before - times[-1] + times[0] for before, after in pairwise(days)]
+    return max([*within, *between], default=timedelta(_DAYS))
+
+
+def _numbers(field: str, low: int, high: int, words: tuple[str, ...]) -> set[int]:
+    """Return the numbers that a valid field names."""
+    found = set[int]()
+    for item in field.split(","):
+        span, _, step = item.partition("/")
+        first, _, last = span.partition("-")
+        ends = [_number(end, words, low) for end in (first, last or first)] if span != "*" else [low, high]
+        begin, end = ends[0] or 0, ends[1] or 0
+        if step and not last:  # 5/15 goes on to the highest
+            end = high
+        found |= {*range(begin, end + 1, int(step or 1))}
+    return found
