@@ -112,7 +112,7 @@ class SourceChanges:
         """The columns that the program reads of each source, by their names there."""
         read: dict[str, dict[str, Column]] = {}
         for leaf in (node for plan in self._plans for node in walk(plan) if isinstance(node, SourceRead)):
-            read.setdefault(leaf.relation, {}).update(leaf.fields)
+            read[leaf.relation] = read.get(leaf.relation, {}) | dict(leaf.fields)
         return read
 
     def _is_summed(self, relation: str) -> bool:

@@ -142,7 +142,7 @@ class Translation:
         # unused columns get no name, so that a new column of the source changes neither names nor fingerprint
         output = {str(a.name()): a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used}
         said = self._types.get(source, {})
-        self.names.types.update({a.exprId().id(): said[name] for name, a in output.items() if name in said})
+        self.names.types |= {a.exprId().id(): said[name] for name, a in output.items() if name in said}
         known = {name: number for number, name in enumerate(self._orders.get(source, ()))}
         ordered = sorted(output, key=lambda name: known.get(name, len(known)))
         return SourceRead(source, tuple((name, self.names.column(output[name])) for name in ordered))

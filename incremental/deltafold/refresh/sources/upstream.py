@@ -120,7 +120,7 @@ class Inputs:
 
         Raises SourceError for a version that does not exist, and for a source without a table.
         """
-        bases, places, asked = self.bases, self.places, self.located(versions)
+        bases, places, asked = self.bases, self.places, self.locate(versions)
         tables = {places[source_path]: table for source_path, table in bases.items()}
         latest = {place: table.version() for place, table in tables.items()}
         for source_path, place in places.items():
@@ -134,7 +134,7 @@ class Inputs:
                 )
         return asked
 
-    def located(self, versions: Mapping[str, int]) -> dict[str, int]:
+    def locate(self, versions: Mapping[str, int]) -> dict[str, int]:
         """Return versions of base sources by the location of the table; raises SourceError for two of one table."""
         asked: dict[str, int] = {}
         for name, version in versions.items():
