@@ -22,7 +22,7 @@ from deltafold.spark.jvm.java import launch_environment, provide_java
 from tests.crash.cluster.machines import cluster
 from tests.dagster import sales
 from tests.night import night
-from tests.spark.machine import PROJECT, PYTHONPATH
+from tests.spark.machine import PYTHONPATH
 
 pytestmark = [
     night,
@@ -83,10 +83,12 @@ def test_on_a_cluster(pipeline: catalogue.Pipeline, tmp_path: Path) -> None:
 
 def test_a_spark_without_delta(pipeline: catalogue.Pipeline) -> None:
     """Protects from attempts that cannot help."""
-    command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(PROJECT / "deltafold.py")]
+    job = pipeline.folder.parent / "job.py"
+    job.write_text(JOB)
+    command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(job)]
     defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=shlex.join(command)))
-    job = defined.resolve_job_def("sales_update")
-    result = job.execute_in_process(partition_key="2013-01-01", raise_on_error=False)
+    update_job = defined.resolve_job_def("sales_update")
+    result = update_job.execute_in_process(partition_key="2013-01-01", raise_on_error=False)
     [failed] = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None
     assert "lacks Delta Lake: its jars are not on the class path" in str(
