@@ -263,7 +263,8 @@ class ResolvedView:
         versions: of all base sources, by their path through the views; points: evaluates its loops, which else
         go by definition.
         """
-        return self._batch(self.inputs.locate(versions), points, {})
+        read = {path: version for path, version in versions.items() if self.inputs.find_place(path) is not None}
+        return self._batch(self.inputs.locate(read), points, {})
 
     def _batch(self, targets: Targets, points: MeasuredPoints | None, known: dict[Place, DataFrame]) -> DataFrame:
         """Return the batch query with each base table at a version, by its location; known: those of views below."""

@@ -17,6 +17,7 @@ OPTIONS: dict[str, Any] = {
     "policy": "auto",
     "publish": "auto",
     "on_change": "refuse",
+    "on_lost": "refuse",
 }
 
 
@@ -28,6 +29,7 @@ OPTIONS: dict[str, Any] = {
         ("policy", "lazy", "view v: unknown policy 'lazy'"),
         ("publish", "x", "unknown publication 'x'"),
         ("on_change", "ask", "unknown on_change 'ask'. Use refuse or rebuild"),
+        ("on_lost", "ask", "unknown on_lost 'ask'. Use refuse or rebuild"),
     ],
 )
 def test_options_of_a_view(option: str, value: Any, said: str) -> None:

@@ -59,7 +59,7 @@ INTERVAL = Column("i", "interval day to second")
         ("interval year to month", "extract"),
         ("interval", "extract"),
         ("time(6)", "STRING"),
-        ("string collate utf8_lcase", "UTF8_BINARY"),
+        ("string collate utf8_lcase", "cast it to STRING"),
         ("void", "cast it"),
         ("array<void>", "cast it"),
         ("map<string, array<interval day>>", "extract"),

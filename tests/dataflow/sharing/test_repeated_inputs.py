@@ -25,9 +25,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the changed files of each source are read."""
     found, frame = Counter[str](), Difference.frame
 
-    def counting(self: Difference, *given: Any) -> Any:
+    def counting(self: Difference, *given: Any, **named: Any) -> Any:
         found[self.table.path.rsplit("/", 1)[-1]] += 1
-        return frame(self, *given)
+        return frame(self, *given, **named)
 
     monkeypatch.setattr(Difference, "frame", counting)
     return found

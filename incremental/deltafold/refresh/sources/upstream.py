@@ -230,7 +230,7 @@ class Inputs:
     def _place(self, name: str) -> str:
         """Return the location of a base source by its name or its path through the views."""
         places = self.places
-        if (known := self._find_place(name)) is not None:
+        if (known := self.find_place(name)) is not None:
             return known
         if name in self.views:
             raise SourceError(
@@ -244,12 +244,12 @@ class Inputs:
             raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(found)}.")
         return next(iter(found.values()))
 
-    def _find_place(self, source_path: str) -> str | None:
+    def find_place(self, source_path: str) -> str | None:
         """Return the location of a base source by its name or any path to it; None if there is none."""
         if source_path in self.places:
             return self.places[source_path]
         name, _, rest = source_path.partition("/")
-        return self.views[name].inputs._find_place(rest) if rest and name in self.views else None
+        return self.views[name].inputs.find_place(rest) if rest and name in self.views else None
 
     def _table(self, name: str, pin: Pin) -> Answer:
         """Return the answer of a view below, as an epoch has pinned it."""
