@@ -137,10 +137,14 @@ class Program:
         return tuple(stage for stage in self.stages if isinstance(stage, LoopState))
 
     @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans whose changes a refresh takes in: the inputs of each stage, then the answer."""
+        return (*(plan for stage in self.stages for plan in stage_inputs(stage)), self.answer)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The names of the sources that the query reads, in order of first occurrence."""
-        plans = (*(plan for stage in self.stages for plan in stage_inputs(stage)), self.answer)
-        return tuple(dict.fromkeys(name for plan in plans for name in source_names(plan)))
+        return tuple(dict.fromkeys(name for plan in self.plans for name in source_names(plan)))
 
     @property
     def has_answer_table(self) -> bool:

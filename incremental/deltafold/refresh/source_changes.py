@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.algebra.plan import Column, GroupwiseOp, Join, Plan, SourceRead
-from deltafold.algebra.program import WEIGHT, Program, State, stage_inputs
+from deltafold.algebra.program import WEIGHT, Program, State
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.algebra.traversal import walk
 from deltafold.dataflow.leaves import Direction
@@ -103,21 +103,16 @@ class SourceChanges:
         return NetChange(rows if removed or int(found[COPIES]) > 1 else rows.drop(WEIGHT), added, removed)
 
     @cached_property
-    def _plans(self) -> tuple[Plan, ...]:
-        stages = self.program.stages
-        return (*(plan for stage in stages for plan in stage_inputs(stage)), self.program.answer)
-
-    @cached_property
     def _columns(self) -> Mapping[str, Mapping[str, Column]]:
         """The columns that the program reads of each source, by their names there."""
         read: dict[str, dict[str, Column]] = {}
-        for leaf in (node for plan in self._plans for node in walk(plan) if isinstance(node, SourceRead)):
+        for leaf in (node for plan in self.program.plans for node in walk(plan) if isinstance(node, SourceRead)):
             read[leaf.relation] = read.get(leaf.relation, {}) | dict(leaf.fields)
         return read
 
     def _is_summed(self, relation: str) -> bool:
         """Return whether the only reader of a source is a sum over its rows, which cancels equal ones by itself."""
-        readers = [plan for plan in self._plans for node in walk(plan) if _reads(node, relation)]
+        readers = [plan for plan in self.program.plans for node in walk(plan) if _reads(node, relation)]
         states = [stage for stage in self.program.stages if isinstance(stage, State) and stage.input in readers]
         if len(readers) != 1 or len(states) != 1 or not states[0].invertible:
             return False
