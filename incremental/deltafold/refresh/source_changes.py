@@ -28,7 +28,6 @@ from deltafold.algebra.program import WEIGHT, Program, State
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.algebra.traversal import walk
 from deltafold.dataflow.leaves import Direction
-from deltafold.lake.version_diff import Difference
 from deltafold.refresh.epoch import Epoch
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import Checkpoints, collect_rows
@@ -64,7 +63,7 @@ class SourceChanges:
     epoch: Epoch
     program: Program
     checkpoints: Checkpoints
-    _net: dict[str, NetChange] = field(default_factory=dict[str, NetChange])
+    _net: dict[str, NetChange | None] = field(default_factory=dict[str, "NetChange | None"])
 
     def frame(self, relation: str, names: list[str]) -> DataFrame:
         """Return the change of some columns of a source: plain rows if none was removed, else a Z-set."""
@@ -77,12 +76,12 @@ class SourceChanges:
 
     def net(self, relation: str) -> NetChange | None:
         """Return the rows of a source that really changed; None where they are not found ahead of their readers."""
-        if relation not in self._net and self._is_cancelled_once(self.epoch.differences[relation], relation):
-            self._net[relation] = self._cancel(relation)
-        return self._net.get(relation)
+        if relation not in self._net:
+            self._net[relation] = self._cancel(relation) if self._is_cancelled_once(relation) else None
+        return self._net[relation]
 
-    def _is_cancelled_once(self, changed: Difference, relation: str) -> bool:
-        if self.epoch.initial or changed.insert_only or self._is_summed(relation):
+    def _is_cancelled_once(self, relation: str) -> bool:
+        if self.epoch.initial or self.epoch.differences[relation].insert_only or self._is_summed(relation):
             return False
         return not any("variant" in simple_types(column.type) for column in self._columns[relation].values())
 
