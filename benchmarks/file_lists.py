@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Printed
 
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.version_diff import Difference, by_commits, by_snapshots
 from deltafold.spark import catalyst
 from deltafold.spark.cache import cache_folder
@@ -37,7 +37,7 @@ def run(sizes: list[int]) -> None:
     for files in sizes:
         folder = cache_folder("benchmarks", "file_lists") / str(files)
         write_log(folder, files)
-        table = Storage(spark, str(folder))
+        table = DeltaTable(spark, str(folder))
         make_checkpoint(table)
         for how, compare in (("commits", by_commits), ("lists", by_snapshots)):
             first, *rest = [timed(compare, table) for _ in range(LAPS)]
@@ -51,7 +51,9 @@ def run(sizes: list[int]) -> None:
     spark.stop()
 
 
-def timed(compare: Callable[[Storage, int, int], Difference | None], table: Storage) -> tuple[float, Difference | None]:
+def timed(
+    compare: Callable[[DeltaTable, int, int], Difference | None], table: DeltaTable
+) -> tuple[float, Difference | None]:
     """Compare the two versions; return the seconds and the difference."""
     begun = time.monotonic()
     found = compare(table, 0, 1)
@@ -104,7 +106,7 @@ def path_of(number: int) -> str:
     return f"part-{number:08d}-0123-4567-89ab-cdef01234567.c000.snappy.parquet"
 
 
-def make_checkpoint(table: Storage) -> None:
+def make_checkpoint(table: DeltaTable) -> None:
     """Let Delta write a checkpoint of the first version, as it does each ten commits."""
     log = table.log
     first = log.getSnapshotAt(0, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
@@ -112,7 +114,7 @@ def make_checkpoint(table: Storage) -> None:
     catalyst.sql(table.spark).delta.DeltaLog.clearCache()
 
 
-def peak(table: Storage) -> int:
+def peak(table: DeltaTable) -> int:
     """The most that the old generation of Java's heap held, in MB."""
     pools = catalyst.jvm(table.spark).java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     old = [pool for pool in pools if "Old" in str(pool.getName())]

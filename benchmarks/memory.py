@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from deltafold.api import Delta, Report, View, Warehouse
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.spark import catalyst
 from deltafold.spark.cache import cache_folder
 from deltafold.spark.session import start
@@ -63,7 +63,7 @@ def show(
     )
     for what, measured in (
         ("input", f"{size(folder / 'events') / GB:.2f} GB"),
-        ("state", f"{Storage(spark, view.path).size()[1] / GB:.2f} GB"),
+        ("state", f"{DeltaTable(spark, view.path).size()[1] / GB:.2f} GB"),
         ("state with older versions", f"{size(Path(view.path)) / GB:.2f} GB"),
         ("first load", f"{sum(p.seconds for p in parts):.0f} s in {len(parts)} parts"),
         ("change", f"{change.seconds:.0f} s, {change.change_rows} rows"),

@@ -107,7 +107,7 @@ def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Make every warehouse in the test have its tables in memory, also those that commands open."""
     from deltafold import api
-    from deltafold.lake.memory.lake import MemoryLake
+    from deltafold.lake.memory.table import MemoryLake
 
     lake = MemoryLake()
     monkeypatch.setattr(api, "DELTA", lake)
@@ -117,10 +117,8 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
 @pytest.fixture
 def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the files of tables in memory by the order of writing, which is then that of chunks."""
-    from deltafold.lake.memory import writes
-
     numbers = itertools.count()
-    monkeypatch.setattr(writes, "uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
+    monkeypatch.setattr("deltafold.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Report, View, Warehouse
 from deltafold.lake import delta_table
-from deltafold.lake.delta import DELTA
+from deltafold.lake.delta_table import DELTA
 from deltafold.lake.log import whole_files
-from deltafold.lake.memory.lake import MemoryLake, MemoryTable
+from deltafold.lake.memory.table import MemoryLake, MemoryTable
 from deltafold.lake.protocol import Lake, Table
 from deltafold.spark import catalyst
 from tests.local_rows import local

@@ -39,7 +39,7 @@ from deltafold.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDe
 from deltafold.algebra.tuning import Tuning
 from deltafold.compilation import Policy, Remedy, check_options
 from deltafold.compiler.draft import Publish
-from deltafold.lake.delta import DELTA
+from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.remote.check import check_store
 from deltafold.lake.remote.remote_path import Place, RemotePath, place_of

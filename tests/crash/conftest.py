@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.lake.delta import DELTA
-from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.delta_table import DELTA
+from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 from tests.conftest import SMALL
 from tests.crash.crash_sandbox import CrashSandbox

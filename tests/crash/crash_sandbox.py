@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Files, Policy, View, Warehouse, iterate, nearest
-from deltafold.lake.delta import DELTA
+from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake
 from deltafold.store.journal import Journal
 from tests.local_rows import local

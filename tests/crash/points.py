@@ -33,7 +33,6 @@ ROOMS = (
     "landing.streams.arrivals",
     "landing.streams.position",
     "lake.memory.log",
-    "lake.physical_layout",
     "store.dependents",
 )
 EXEMPT = {

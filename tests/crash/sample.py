@@ -41,7 +41,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("state and view table", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("before DeltaTable._write", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
-    ("state and view table, merged by Delta", "maintain", ("after Storage.sort", 1)),
+    ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("before SqlView.drop", 1)),

@@ -9,7 +9,6 @@ from deltafold.lake.durable import Folder
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
 from deltafold.lake.memory.log import MemoryLog
-from deltafold.lake.physical_layout import Storage
 from deltafold.lake.sql_view import SqlView
 from deltafold.landing.manifest import Manifest
 from deltafold.landing.staging import Staging
@@ -46,11 +45,12 @@ AT_A_URI = {f"lake.remote.{name}" for name in ("check", "lease", "objects", "rem
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.streams.arrivals") | writers("landing.streams.position")  # test_streams.py
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
+UPKEEP = ("sort", "compact", "remove_older", "clone", "restore")
 OF_UPKEEP = {
     "Journal.prune",
     "Folder.remove",
     "Folder.move_to",
-    *writers("lake.physical_layout"),
+    *(f"DeltaTable.{name}" for name in UPKEEP),
 }  # some of these are enough
 
 
@@ -69,7 +69,7 @@ def test_every_write_of_the_library_is_a_point() -> None:
 def test_the_writes_we_know_of_are_found() -> None:
     """Protects from a search that finds nothing, which would make every crash test pass."""
     found = {f"{module}:{name}" for module in ROOMS for name in writers(module)}
-    known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where")}
+    known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where", *UPKEEP)}
     known |= {f"lake.log.direct_commit:DirectCommit.{name}" for name in ("write_files", "finish")}
     known |= {"lake.log.direct_merge:DirectMerge.write_vectors"}
     known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
@@ -83,8 +83,6 @@ def test_the_writes_we_know_of_are_found() -> None:
         "lake.sql_view:SqlView.write",
         "lake.sql_view:SqlView.drop",
     }
-    upkeep = ("sort", "compact", "remove_older", "clone")
-    known |= {f"lake.physical_layout:Storage.{name}" for name in upkeep}
     assert known | EXEMPT <= found
 
 
@@ -104,7 +102,6 @@ def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
         DeltaTable,
         DirectCommit,
         DirectMerge,
-        Storage,
         MemoryLog,
         Folder,
         Journal,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.memory.table import MemoryLake
 from deltafold.refresh.stages import program_run
 from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched

@@ -14,9 +14,8 @@ from pyspark.sql.types import StringType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.program import BUCKET, WEIGHT
-from deltafold.lake.commit_tag import Mark
-from deltafold.lake.memory.lake import MemoryLake, MemoryTable
-from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.memory.table import MemoryLake, MemoryTable
+from deltafold.lake.protocol import Lake, Mark, Table
 from deltafold.lake.version_diff import file_difference
 from deltafold.spark.catalyst import JavaError
 from tests.local_rows import local

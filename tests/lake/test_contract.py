@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.lake.delta import DELTA
-from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.delta_table import DELTA
+from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 from tests.lake.merge_scenarios import direct_merges, merges_by_delta
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed

@@ -6,8 +6,8 @@ import pytest
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta
-from deltafold.lake.commit_tag import Mark
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.protocol import Mark
 from deltafold.spark import catalyst
 from deltafold.spark.job_stats import Measure
 from tests.sandbox import DeltaSandbox
@@ -24,7 +24,7 @@ def test_a_file_system_that_spark_does_not_know(delta: DeltaSandbox) -> None:
 @pytest.mark.parametrize("checksums", ["written", "missing"])
 def test_the_last_epoch_of_an_application(delta: DeltaSandbox, checksums: str) -> None:
     """It is in the checksum of the latest commit, so that no Spark job reads the log; without one, Spark finds it."""
-    table = Storage(delta.spark, delta.path("t"))
+    table = DeltaTable(delta.spark, delta.path("t"))
     for number, application in enumerate(("a", "b", "a")):
         table.append(delta.spark.range(1).selectExpr("int(id) b"), Mark(application, number + 1, "{}"), None)
     if checksums == "missing":
@@ -33,6 +33,6 @@ def test_the_last_epoch_of_an_application(delta: DeltaSandbox, checksums: str) -
     catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
     measure = Measure(delta.spark)
     with measure.all("epochs"):
-        found = [Storage(delta.spark, table.path).epoch(application) for application in "abc"]
+        found = [DeltaTable(delta.spark, table.path).epoch(application) for application in "abc"]
     assert found == [3, 2, None]
     assert (measure.cost.jobs == 0) == (checksums == "written")

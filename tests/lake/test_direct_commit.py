@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.lake import delta_table
-from deltafold.lake.commit_tag import Mark
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log.delta_log import open_log
 from deltafold.lake.log.direct_commit import ALL, DirectCommit, write_directly
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.protocol import Mark
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
@@ -36,11 +36,11 @@ def rows(delta: DeltaSandbox, *values: tuple[Any, ...]) -> DataFrame:
     return delta.spark.createDataFrame([*values], SCHEMA).coalesce(1)
 
 
-def made(delta: DeltaSandbox, name: str = "t", **options: str) -> Storage:
+def made(delta: DeltaSandbox, name: str = "t", **options: str) -> DeltaTable:
     """A table with one row, as the first epoch wrote it."""
     if options:
         rows(delta).write.format("delta").partitionBy("__bucket").options(**options).save(delta.path(name))
-    table = Storage(delta.spark, delta.path(name))
+    table = DeltaTable(delta.spark, delta.path(name))
     table.append(rows(delta, (0, 1, "a")), mark(1), "__bucket")
     return table
 
@@ -88,7 +88,7 @@ def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> 
         return delta.spark.createDataFrame([*values], "day string, v int").selectExpr("CAST(day AS DATE) day", "v")
 
     def land(name: str) -> list[tuple[object, Counter[tuple[Any, ...]]]]:
-        table, shown = Storage(delta.spark, delta.path(name)), list[tuple[object, Counter[tuple[Any, ...]]]]()
+        table, shown = DeltaTable(delta.spark, delta.path(name)), list[tuple[object, Counter[tuple[Any, ...]]]]()
         first = days(("2024-01-01", 1), ("2024-01-02", 2), (None, 3))
         for frame, condition in (
             (first, ALL),
@@ -112,7 +112,7 @@ def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> 
 
 def test_a_landing_takes_one_job(delta: DeltaSandbox) -> None:
     """Protects from jobs of a landing that replay the log or count what was written."""
-    table = Storage(delta.spark, delta.path("t"))
+    table = DeltaTable(delta.spark, delta.path("t"))
     table.replace_where(rows(delta, (0, 1, "a"), (1, 2, "b")), ALL, "{}", "__bucket")
     measure = Measure(delta.spark)
     with measure.all("landing"):
@@ -145,7 +145,7 @@ def test_deleted_rows_stay_deleted(delta: DeltaSandbox) -> None:
 
 def test_what_it_leaves_to_the_writer(delta: DeltaSandbox) -> None:
     """Protects from a commit that goes by a log which does not tell enough."""
-    absent = Storage(delta.spark, delta.path("absent"))
+    absent = DeltaTable(delta.spark, delta.path("absent"))
     assert write_directly(absent, rows(delta), mark(1), "__bucket") is None
     table = made(delta)
     other = rows(delta, (0, 1, "a")).withColumn("more", F.lit(1))

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.program import BUCKET
-from deltafold.lake.commit_tag import Mark
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log import direct_commit, file_lists, whole_files
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
-from deltafold.lake.physical_layout import Storage
-from deltafold.lake.protocol import Clause
+from deltafold.lake.protocol import Clause, Mark
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
@@ -50,18 +49,18 @@ def rows(spark: SparkSession, values: Values) -> DataFrame:
     return local(spark, [((key or 0) % 2, key, value) for key, value in values.items()], SCHEMA).coalesce(1)
 
 
-def made(spark: SparkSession, path: Path, values: Values) -> Storage:
+def made(spark: SparkSession, path: Path, values: Values) -> DeltaTable:
     """The first version, in two buckets."""
-    table = Storage(spark, str(path))
+    table = DeltaTable(spark, str(path))
     table.append(rows(spark, values), mark(1), BUCKET, name_mapping=True)
     return table
 
 
-def merge(table: Storage, change: Values, epoch: int) -> bool:
+def merge(table: DeltaTable, change: Values, epoch: int) -> bool:
     return table.merge(rows(table.spark, change), SAME, CLAUSES, mark(epoch), NEAR)
 
 
-def shown(table: Storage) -> Counter[tuple[Any, ...]]:
+def shown(table: DeltaTable) -> Counter[tuple[Any, ...]]:
     """What a reader sees who never saw the table before."""
     catalyst.sql(table.spark).delta.DeltaLog.clearCache()
     return Counter((row[KEY], row["v"]) for row in table.spark.read.format("delta").load(table.path).collect())
@@ -127,7 +126,7 @@ TYPED = {  # SQL of a key by its number, and numbers of keys: beside each other,
 def test_only_pages_near_the_keys_are_read(delta: DeltaSandbox, type_: str) -> None:
     """Protects from a refresh whose cost grows with closed windows, and from rows that are skipped wrongly."""
     key, far = TYPED[type_]
-    spark, table = delta.spark, Storage(delta.spark, delta.path("t"))
+    spark, table = delta.spark, DeltaTable(delta.spark, delta.path("t"))
 
     def source(numbers: DataFrame) -> DataFrame:
         named = numbers.selectExpr(f"0 AS {BUCKET}", f"{key.format('id')} AS k", "1L AS v")
@@ -161,7 +160,7 @@ def test_what_it_leaves_to_delta(delta: DeltaSandbox) -> None:
         columns = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
         writer.options(**columns | options).save(delta.path(name))
         delta.spark.conf.unset(counted)
-        table = Storage(delta.spark, delta.path(name))
+        table = DeltaTable(delta.spark, delta.path(name))
         with mock.patch.object(direct_commit, "MOST_FILES", 1 if name == "many" else 1000):
             assert not merge(table, {1: 1, 2: -2, 3: 4}, 1)
         assert shown(table) == Counter([(1, 2), (3, 4)])

@@ -6,17 +6,17 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.files import File, Identity, as_added, commit_of, data_file, net_change
-from deltafold.lake.log import comparison, presence
-from deltafold.lake.log.comparison import differing_by_commits, differing_by_join, differing_files
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.log import file_lists
+from deltafold.lake.log.file_lists import differing_by_commits, differing_by_join, differing_files
 
 Files = dict[Identity, File]
 
@@ -29,9 +29,7 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "xy", "offset": 1, "sizeInBytes"
 @contextmanager
 def unlisted() -> Iterator[None]:
     """Take a small table for one whose checksums list no files."""
-    with ExitStack() as stack:
-        for module in ("file_lists", "comparison", "presence"):
-            stack.enter_context(mock.patch(f"deltafold.lake.log.{module}.known_files", return_value=None))
+    with mock.patch.object(file_lists, "known_files", return_value=None):
         yield
 
 
@@ -61,7 +59,7 @@ def test_commits_that_do_not_say_enough() -> None:
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Storage:
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Six versions with a NULL partition, deletion vectors, a compaction, a restored version and odd characters."""
     path = str(tmp_path_factory.mktemp("lists") / "a table+")
     rows = [(k, None if k % 3 == 0 else f"a+b %{k % 3}") for k in range(30)]
@@ -76,7 +74,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
         f"delete from delta.`{path}` where p is null",
     ):
         spark.sql(statement).collect()
-    return Storage(spark, path)
+    return DeltaTable(spark, path)
 
 
 def shown(sides: tuple[list[File], list[File]] | None) -> list[list[tuple[object, ...]]]:
@@ -93,7 +91,7 @@ def values(file: File) -> dict[str, str]:
     return {name: value for name, value in json.loads(file.action)["partitionValues"].items() if value is not None}
 
 
-def test_three_ways_to_compare_versions(table: Storage) -> None:
+def test_three_ways_to_compare_versions(table: DeltaTable) -> None:
     """Protects from files that one way finds and another does not, however they came; RESTORE writes no checksum."""
     spark, log, files = table.spark, table.log, [table.files(version) for version in range(6)]
     assert table.version() == 5
@@ -108,27 +106,27 @@ def test_three_ways_to_compare_versions(table: Storage) -> None:
                 assert shown(differing_by_join(spark, old, new)) == expected, (one, other)
 
 
-def test_commits_that_do_not_account_for_the_sizes(table: Storage) -> None:
+def test_commits_that_do_not_account_for_the_sizes(table: DeltaTable) -> None:
     """Protects from a difference that is wrong because the log is: then the snapshots are compared."""
     old, new = table._snapshot_at(0), table._snapshot_at(1)
-    with mock.patch.object(comparison, "net_change", return_value=({}, {})):
+    with mock.patch.object(file_lists, "net_change", return_value=({}, {})):
         assert differing_by_commits(table.spark, table.log, old, new) is None
-    with mock.patch.object(comparison, "recorded_size", return_value=None):
+    with mock.patch.object(file_lists, "recorded_size", return_value=None):
         assert differing_by_commits(table.spark, table.log, old, new) is None
 
 
-def test_a_large_table_is_counted_in_spark(table: Storage) -> None:
+def test_a_large_table_is_counted_in_spark(table: DeltaTable) -> None:
     listed = sorted(map(repr, table.partitions(SMALL_BYTES))), table.rows(5), table.files(5)
     with unlisted():
         assert (sorted(map(repr, table.partitions(SMALL_BYTES))), table.rows(5), table.files(5)) == listed
     assert listed[1] == 20
 
 
-def test_many_files_are_looked_for_in_listings(table: Storage, tmp_path: Path) -> None:
+def test_many_files_are_looked_for_in_listings(table: DeltaTable, tmp_path: Path) -> None:
     """Protects from a listing that takes a file for missing because of its name, or a missing one for present."""
-    copy = Storage(table.spark, shutil.copytree(table.path, str(tmp_path / "a copy+")))
+    copy = DeltaTable(table.spark, shutil.copytree(table.path, str(tmp_path / "a copy+")))
     files = copy.files(2)
-    with unlisted(), mock.patch.object(presence, "SINGLE_LOOKUPS", 0):
+    with unlisted(), mock.patch.object(file_lists, "SINGLE_LOOKUPS", 0):
         assert copy.is_readable(2)
         assert copy.present(list(files.values()))
         (vector, *_) = Path(copy.path).rglob("deletion_vector*.bin")

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Expire, Files, Landing, Warehouse
 from deltafold.cli import rendering
-from deltafold.lake.delta import DELTA
-from deltafold.lake.memory.lake import MemoryLake
+from deltafold.lake.delta_table import DELTA
+from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 
 OLD, NEW = "2024-05-01", "2024-06-30"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.landing import landing
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
@@ -233,13 +233,13 @@ def test_a_file_that_disappears_while_it_is_read(here: Drop, monkeypatch: pytest
     """Protects from a partition landed in part because one of its files was taken away meanwhile."""
     here.put("1", 1)
     path = here.put("1", 2, file="b.csv")
-    replace_where = Storage.replace_where
+    replace_where = DeltaTable.replace_where
 
     def taken_away(*args: object) -> int:
         path.unlink()
         return replace_where(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Storage, "replace_where", taken_away)
+    monkeypatch.setattr(DeltaTable, "replace_where", taken_away)
     with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile. Land again"):
         here.warehouse.land("orders")
     monkeypatch.undo()

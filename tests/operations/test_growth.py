@@ -11,7 +11,6 @@ import pytest
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.api import View
 from deltafold.lake.delta_table import DeltaTable
-from deltafold.lake.physical_layout import Storage
 from deltafold.store.snapshot import LastAnswer
 from tests.crash.points import Killed, watched
 from tests.night import in_turns
@@ -71,7 +70,7 @@ def test_each_bucket_is_a_task_and_a_large_one_several_files(delta: DeltaSandbox
     grouped.refresh()
     delta.tune(file_bytes=fullest(grouped) // 8)
     grouped.rebucket(2)
-    state = Storage(delta.spark, grouped.path)
+    state = DeltaTable(delta.spark, grouped.path)
     ranges: dict[str, list[tuple[int, int]]] = {}
     for file in Path(state.path).glob("__bucket=*/*.parquet"):
         keys = [row.k for row in delta.spark.read.parquet(str(file)).select("k").collect()]

@@ -9,7 +9,7 @@ import pytest
 
 from deltafold.algebra.errors import StateError
 from deltafold.api import Files, View
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.version_diff import file_difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.night import night
@@ -25,11 +25,11 @@ def merged(delta: DeltaSandbox) -> None:
     delta.tune(rewrite_files=0, rewrite_touched_bytes=0, bucket_bytes=1, buckets=BUCKETS)
 
 
-def table(view: View, name: str = "state_1") -> Storage:
-    return Storage(view.warehouse.spark, str(Path(view.path).with_name(name)))
+def table(view: View, name: str = "state_1") -> DeltaTable:
+    return DeltaTable(view.warehouse.spark, str(Path(view.path).with_name(name)))
 
 
-def contents(of: Storage) -> list[tuple[object, ...]]:
+def contents(of: DeltaTable) -> list[tuple[object, ...]]:
     version = of.version()
     assert version is not None
     return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
@@ -92,7 +92,7 @@ def test_a_compaction_is_not_read_as_a_change(delta: DeltaSandbox) -> None:
     delta.sql("insert into {t} values (1, 2)")
     delta.sql("optimize {t}")
     delta.sql("insert into {t} values (3, 3)")
-    source = Storage(delta.spark, delta.path("t"))
+    source = DeltaTable(delta.spark, delta.path("t"))
     found = file_difference(source, 0, 3)
     assert (len(found.added), found.insert_only) == (2, True)
     delta.sql("delete from {t} where v = 2")
@@ -109,12 +109,13 @@ def test_what_came_was_compacted_and_vacuumed(delta: DeltaSandbox) -> None:
     delta.source("t", "k int, v int", [(1, 1)])
     view = delta.view(QUERY)
     checked(view)
-    version = Storage(delta.spark, delta.path("t")).version()
+    version = DeltaTable(delta.spark, delta.path("t")).version()
     delta.sql("insert into {t} values (1, 2)")
     delta.sql("insert into {t} values (3, 3)")
-    came = Storage(delta.spark, delta.path("t")).files(2).keys() - Storage(delta.spark, delta.path("t")).files(0).keys()
+    table = DeltaTable(delta.spark, delta.path("t"))
+    added = table.files(2).keys() - table.files(0).keys()
     delta.sql("optimize {t}")
-    for path, _ in came:
+    for path, _ in added:
         (Path(delta.path("t")) / path).unlink()
     assert version == 0
     checked(view)

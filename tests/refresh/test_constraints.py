@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from deltafold.algebra.errors import ChangedQueryError, SourceError
 from deltafold.api import Delta, ForeignKey, View, Warehouse
-from deltafold.lake.memory.reads import MemoryReads
+from deltafold.lake.memory.table import MemoryTable
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
@@ -47,14 +47,14 @@ READS_NO_OLD_LINES = {"inner", "the other way round", "a filter", "right", "left
 @contextmanager
 def reading(sandbox: MemorySandbox, name: str) -> Iterator[set[int]]:
     """The versions of a source that are read as a whole."""
-    found, at = set[int](), MemoryReads.at
+    found, at = set[int](), MemoryTable.at
 
-    def noting(table: MemoryReads, version: int) -> DataFrame:
+    def noting(table: MemoryTable, version: int) -> DataFrame:
         if table.path == sandbox.path(name):
             found.add(version)
         return at(table, version)
 
-    with mock.patch.object(MemoryReads, "at", noting):
+    with mock.patch.object(MemoryTable, "at", noting):
         yield found
 
 

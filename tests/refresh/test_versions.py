@@ -9,7 +9,7 @@ import pytest
 
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
 from deltafold.api import Delta, View, Warehouse
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
 
@@ -118,7 +118,7 @@ def test_a_source_that_was_restored_from_a_copy(sandbox: MemorySandbox, more: in
 
 def test_a_table_that_was_replaced_by_one_of_as_many_versions(delta: DeltaSandbox) -> None:
     """Delta keeps the snapshot of a version, and would give it again: a branch named like a dropped one was read so."""
-    folder, table = delta.folder / "replaced", Storage(delta.spark, str(delta.folder / "replaced"))
+    folder, table = delta.folder / "replaced", DeltaTable(delta.spark, str(delta.folder / "replaced"))
     for count in (1, 2, 3):
         other = folder.with_name("other")
         delta.spark.range(count).write.format("delta").save(str(other))

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import StateError
 from deltafold.api import Delta, Files, Policy, Tuning, View, Warehouse
-from deltafold.lake.physical_layout import Storage
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.operations.retention import pinned_base_versions
 from deltafold.spark.catalyst import JavaError
@@ -127,8 +127,8 @@ class SoakSandbox:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rows.csv").write_text("k,v\n" + "".join(f"{k},{v}\n" for k, v in rows))
 
-    def storage(self, table: str) -> Storage:
-        return Storage(self.spark, str(self.folder / table))
+    def storage(self, table: str) -> DeltaTable:
+        return DeltaTable(self.spark, str(self.folder / table))
 
     def needed(self, table: str) -> int | None:
         """The oldest version of a table of others that some view, or a reader of it, stands at."""

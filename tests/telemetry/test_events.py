@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 from deltafold.algebra.errors import SourceError, UsageError
 from deltafold.api import Delta, Files
-from deltafold.lake.delta import DELTA
+from deltafold.lake.delta_table import DELTA
 from deltafold.operations import metrics
 from deltafold.spark.cache import SetupError
 from deltafold.store.view_store import Store

@@ -17,9 +17,8 @@ from deltafold.algebra.program import BUCKET, ROWS
 from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.lowering import Lowering
 from deltafold.dataflow.state_schema import Layout
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.physical_layout import arrange, sort_partitions
-from deltafold.lake.protocol import Clause, Table
+from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import in_one_task, plan_at_once
 

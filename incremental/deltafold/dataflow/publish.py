@@ -23,9 +23,8 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.dataflow.merge import in_buckets
 from deltafold.dataflow.state_schema import StoredTable
 from deltafold.dataflow.touched_partitions import known_partitions, partitions
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.physical_layout import repartition_by_bucket
-from deltafold.lake.protocol import Clause, Table
+from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.lake.row_identity import group_identical, identical_sql, row_keys
 from deltafold.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
 

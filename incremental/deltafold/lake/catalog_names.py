@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.table_name import table_name_of, table_name_parts
 from deltafold.lake.catalog_faults import catalog_fault
+from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log.delta_log import open_log
-from deltafold.lake.physical_layout import Storage
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.sql_view import VIEW_PROPERTY
 from deltafold.spark import catalyst
@@ -45,7 +45,7 @@ class Lookup:
     table: J = None
 
 
-class CatalogTable(Storage):
+class CatalogTable(DeltaTable):
     """One Delta table by its name in the catalog; if there is none, `version` is None and reads raise SourceError."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:

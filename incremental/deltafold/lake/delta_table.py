@@ -1,13 +1,18 @@
-"""Read and write a Delta table: its versions, its files, its rows.
+"""Read, write and maintain a Delta table: its versions, its files, its rows.
 
 Every write carries `txnAppId` and `txnVersion`, so that Delta itself skips a second attempt at the same epoch, and the
-epoch's pinned versions as commit metadata.
+epoch's pinned versions as commit metadata. A compaction is one commit that changes no row (`dataChange` is false, so
+that the change feeds of other tools see nothing) and keeps the marks of epochs.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from delta import tables
@@ -15,26 +20,42 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import SourceError
-from deltafold.lake.commit_tag import Mark
+from deltafold.algebra.local_path import is_uri
+from deltafold.algebra.program import BUCKET
+from deltafold.algebra.sqltext import quoted
 from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
 from deltafold.lake.log.actions import to_java
-from deltafold.lake.log.commit_log import commit_id, commits_between
-from deltafold.lake.log.comparison import differing_files
+from deltafold.lake.log.commit_log import commit_id, commits_between, first_removal
 from deltafold.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log
 from deltafold.lake.log.direct_commit import ALL, write_directly
 from deltafold.lake.log.direct_merge import merge_directly
 from deltafold.lake.log.file_lists import (
+    differing_files,
+    files_exist,
     files_of,
     has_vectors,
     known_files,
     partition_columns,
+    partition_files,
     row_count,
     rows_of_files,
+    version_exists,
     without_vectors,
 )
-from deltafold.lake.log.presence import files_exist, version_exists
 from deltafold.lake.log.vector_changes import VectorChanges
-from deltafold.lake.protocol import Clause, VersionedTable, unreadable_version
+from deltafold.lake.physical_layout import arrange
+from deltafold.lake.protocol import (
+    HOUR,
+    MARGIN_HOURS,
+    Clause,
+    Lake,
+    Mark,
+    PartitionFiles,
+    Table,
+    VersionedTable,
+    unreadable_version,
+)
+from deltafold.lake.remote.objects import usage
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 
@@ -46,7 +67,7 @@ STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitio
 
 
 class DeltaTable:
-    """One Delta table at a path: versions, reads and writes; its physical layout is in physical_layout.py."""
+    """One Delta table at a path."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.path = spark, path
@@ -127,7 +148,7 @@ class DeltaTable:
         return {file.identity: file for file in files_of(self.spark, self._snapshot_at(version))}
 
     def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
-        """Return the files that only version `before` has, and those that only `after` has (see comparison.py)."""
+        """Return the files that only version `before` has, and those that only `after` has (see file_lists.py)."""
         return differing_files(self.spark, self.log, self._snapshot_at(before), self._snapshot_at(after))
 
     def rows(self, version: int) -> int | None:
@@ -309,3 +330,96 @@ class DeltaTable:
             return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
         except JavaError as error:
             raise unreadable_version(self.label, version) from error
+
+    def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
+        """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
+        return partition_files(self.spark, self._latest(), small_bytes)
+
+    def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
+        """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""
+        version = self.version()
+        assert version is not None
+        condition = f"{BUCKET} IN ({', '.join(buckets)})"
+        rows = arrange(self.at(version).where(condition), len(buckets), keys, files)
+        options = {"dataChange": "false", "replaceWhere": condition, "userMetadata": metadata}
+        rows.write.format("delta").mode("overwrite").options(**options).save(self.path)
+
+    def restore(self, version: int) -> None:
+        """Make the rows of an earlier version the latest ones, by Delta's RESTORE."""
+        tables.DeltaTable.forPath(self.spark, self.path).restoreToVersion(version)
+
+    def compact(self, condition: str) -> None:
+        """Run Delta's OPTIMIZE on the partitions that fulfil a condition; `true` for all."""
+        # in SQL, since Delta's own builder does not quote a backtick in the path; it takes no WHERE without partitions
+        where = "" if condition == "true" else f" WHERE {condition}"
+        cast(Any, self.spark).sql(f"OPTIMIZE delta.{quoted(self.path)}{where}").collect()
+
+    def remove_older(self, hours: float) -> None:
+        """Vacuum: remove the files that no version of the last `hours` uses, rounded up to whole hours."""
+        # in a session of its own, so that no other write gets these settings
+        spark = catalyst.isolate_session(self.spark)
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")  # its commits would look like changes
+        tables.DeltaTable.forPath(spark, self.path).vacuum(math.ceil(hours))  # Delta rounds 0.4 hours to none
+
+    def clone(self, origin: VersionedTable, version: int) -> None:
+        """Make this table a shallow clone of a version of another: its files are read where they are."""
+        cast(Any, self.spark).sql(
+            f"CREATE TABLE delta.{quoted(self.path)} SHALLOW CLONE delta.{quoted(origin.path)} VERSION AS OF {version}"
+        ).collect()
+
+    def needed_hours(self, version: int) -> float | None:
+        """Return how many hours a vacuum must retain to keep all files of a version; None if no vacuum may run.
+
+        0 if no later version has removed any. A vacuum compares the time when a file was removed, which Delta forgets
+        after a while (`deletedFileRetentionDuration`); then it would remove the file as one that no version uses.
+        """
+        latest = self.version()
+        if latest is None or version >= latest:
+            return 0.0
+        try:
+            removed = first_removal(self.spark, self.log, version + 1, latest)
+        except JavaError:
+            return None
+        if removed is None:
+            return 0.0
+        hours = (time.time() - removed) / HOUR + MARGIN_HOURS
+        return hours if hours < self._tombstone_hours else None
+
+    def usage(self) -> tuple[int, int]:
+        """Return the files and bytes that are stored, those of old versions included, Delta's log excluded."""
+        if is_uri(self.path):
+            (files, size), log = usage(self.path), usage(f"{self.path}/_delta_log")
+            return files - log[0], size - log[1]
+        sizes = [
+            (Path(folder) / name).stat().st_size
+            for folder, _, names in os.walk(self.path)
+            for name in names
+            if "_delta_log" not in Path(folder).parts and not name.endswith(".crc")
+        ]
+        return len(sizes), sum(sizes)
+
+    @property
+    def partition(self) -> str | None:
+        """The column that the table is partitioned by."""
+        columns = catalyst.sequence(self._latest().metadata().partitionColumns())
+        return str(columns[0]) if columns else None
+
+    @property
+    def _tombstone_hours(self) -> float:
+        """Return the hours for which Delta's log records when a file was removed."""
+        delta = catalyst.sql(self.spark).delta
+        millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
+        return float(millis) / 1000 / HOUR - MARGIN_HOURS
+
+
+@dataclass(frozen=True)
+class DeltaLake:
+    """The lake for production: Delta tables at paths."""
+
+    def table(self, spark: SparkSession, path: str) -> Table:
+        """Return the Delta table at a path, which may not exist yet."""
+        return DeltaTable(spark, path)
+
+
+DELTA: Lake = DeltaLake()

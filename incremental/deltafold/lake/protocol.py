@@ -2,9 +2,11 @@
 
 | class | is | implemented by |
 | --- | --- | --- |
-| Lake | creates tables for a session | `DeltaLake` (delta.py), `MemoryLake` (memory/lake.py) |
+| Lake | creates tables for a session | `DeltaLake` (delta_table.py), `MemoryLake` (memory/table.py) |
 | VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
-| Table | a table of our own: writes, and the layout of its files | `Storage` (physical_layout.py), `MemoryTable` |
+| Table | a table of our own: writes, and the layout of its files | `DeltaTable` (delta_table.py), `MemoryTable` |
+
+Every write of an epoch carries its `Mark`, so that writing a table twice in one epoch has no effect.
 
 A table of any lake is a folder, and is moved, copied or removed with it. tests/lake/test_contract.py runs the
 same operations on both implementations and compares the results.
@@ -21,7 +23,6 @@ from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import LostSourceError
 from deltafold.algebra.tuning import Tuning
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.files import Commit, File, Identity
 
 HOUR = 3600.0
@@ -283,3 +284,26 @@ class Lake(Protocol):
     def table(self, spark: SparkSession, path: str) -> Table:
         """Return the table at a path, which may not exist yet."""
         ...
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The mark of a write: its table and generation (`application`), its epoch, and the commit metadata.
+
+    Delta records the first two as `txnAppId` and `txnVersion`, and skips a write whose pair is already recorded.
+    """
+
+    application: str
+    epoch: int
+    metadata: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the session settings with which a MERGE carries the mark."""
+        return {
+            "spark.databricks.delta.write.txnAppId": self.application,
+            "spark.databricks.delta.write.txnVersion": str(self.epoch),
+            "spark.databricks.delta.commitInfo.userMetadata": self.metadata,
+            # the source of our merges is checkpointed, so Delta need not copy it
+            "spark.databricks.delta.merge.materializeSource": "none",
+        }

@@ -9,8 +9,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.tuning import Tuning
-from deltafold.lake.commit_tag import Mark
-from deltafold.lake.protocol import Table, VersionedTable
+from deltafold.lake.protocol import Mark, Table, VersionedTable
 from deltafold.lake.version_diff import Difference, file_difference
 from deltafold.refresh.chunks import ChunkTable
 from deltafold.refresh.state_reuse import Reused

@@ -18,10 +18,9 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.loops.candidates import Candidates
 from deltafold.dataflow.loops.touched import ROWS_BEFORE
 from deltafold.dataflow.merge import in_buckets
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.physical_layout import arrange, sort_partitions
-from deltafold.lake.protocol import Clause, Table
+from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.spark.checkpoint import in_one_task, plan_at_once
 
 

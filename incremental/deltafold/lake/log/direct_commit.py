@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.log.delta_log import class_named, open_log
 from deltafold.lake.log.file_lists import (
     MOST_FILES,
@@ -23,7 +22,7 @@ from deltafold.lake.log.file_lists import (
     partition_columns,
     rows_of_actions,
 )
-from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.protocol import Mark, VersionedTable
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 

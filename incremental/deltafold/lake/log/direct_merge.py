@@ -17,14 +17,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.algebra.sqltext import quoted, unquote
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.log.actions import from_java, java_list
 from deltafold.lake.log.delta_log import open_log
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.file_lists import partition_columns, rows_of_files
 from deltafold.lake.log.key_interval import interval_measures, narrow_interval
 from deltafold.lake.log.whole_files import rows_with_places
-from deltafold.lake.protocol import Clause, VersionedTable
+from deltafold.lake.protocol import Clause, Mark, VersionedTable
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 from deltafold.spark.checkpoint import Checkpoints, in_one_task, plan_at_once

@@ -1,19 +1,31 @@
-"""List and count the files of a Delta table's versions.
+"""List, count, compare and look for the files of a Delta table's versions.
 
 The checksum beside a commit lists the files of a small table. The file lists of all others stay in Spark: only what
 was asked for is collected, so that the driver's memory does not grow with the table.
+
+| two versions that | are compared by |
+| --- | --- |
+| list their files in checksums (small tables) | these lists |
+| have few commits in between (MOST_COMMITS) | what these add and remove, if the sizes in the checksums confirm it |
+| any others | an anti-join in Spark over (path, deletion vector) |
+
+A vacuum may have removed files. A few are looked for one by one; many by a listing of the table's folders in Spark
+tasks, of which only a missing file reaches the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 
-from deltafold.lake.files import Action, File, data_file, physical_rows
-from deltafold.lake.log.actions import from_java, java_list
+from deltafold.lake.files import MOST_COMMITS, Action, File, data_file, net_change, physical_rows
+from deltafold.lake.log.actions import from_java, java_list, to_java
+from deltafold.lake.log.commit_log import commits_between
 from deltafold.lake.log.delta_log import class_named
 from deltafold.lake.protocol import PartitionFiles
 from deltafold.spark import catalyst
@@ -156,3 +168,126 @@ def count_by_partition(actions: Iterable[Action], small_bytes: int) -> tuple[Par
             part.deleted + (0 if vector is None else int(vector["cardinality"])),
         )
     return tuple(found.values())
+
+
+Sides = tuple[list[File], list[File]]
+"""The files that only the older version has, and those that only the newer one has."""
+
+
+def differing_files(spark: SparkSession, log: J, old: J, new: J) -> Sides:
+    """Return the files that only one of two versions has: of the old one, and of the new one."""
+    if known_files(old) is not None and known_files(new) is not None:
+        before, after = ({file.identity: file for file in files_of(spark, each)} for each in (old, new))
+        removed = [file for identity, file in before.items() if identity not in after]
+        return removed, [file for identity, file in after.items() if identity not in before]
+    return differing_by_commits(spark, log, old, new) or differing_by_join(spark, old, new)
+
+
+def differing_by_commits(spark: SparkSession, log: J, old: J, new: J) -> Sides | None:
+    """Return the same from the commits in between; None if they do not account for the size of both versions."""
+    if int(old.version()) > int(new.version()):
+        found = differing_by_commits(spark, log, new, old)
+        return None if found is None else (found[1], found[0])
+    first, last = int(old.version()), int(new.version())
+    sizes = recorded_size(old), recorded_size(new)
+    if last - first > MOST_COMMITS or sizes[0] is None or sizes[1] is None:
+        return None
+    commits = commits_between(spark, log, first, last, lambda: partition_columns(old.metadata()))
+    if commits is None:
+        return None
+    removed, added = (list(files.values()) for files in net_change(commits))
+    grown = len(added) - len(removed), sum(file.bytes for file in added) - sum(file.bytes for file in removed)
+    return (removed, added) if grown == (sizes[1][0] - sizes[0][0], sizes[1][1] - sizes[0][1]) else None
+
+
+def recorded_size(snapshot: J) -> tuple[int, int] | None:
+    """Return the number of files and their bytes from a version's checksum; None if it has none."""
+    known = catalyst.option(snapshot.checksumOpt())
+    return None if known is None else (int(known.numFiles()), int(known.tableSizeBytes()))
+
+
+def differing_by_join(spark: SparkSession, old: J, new: J) -> Sides:
+    """Return the same by a join of both file lists."""
+    sides = rows_of_actions(spark, old), rows_of_actions(spark, new)
+    return collect_files(spark, only_in(*sides)), collect_files(spark, only_in(*reversed(sides)))
+
+
+def only_in(one: DataFrame, other: DataFrame) -> DataFrame:
+    """Return the AddFiles of one version that another does not have."""
+    keys = other.select(F.col("path").alias("__path"), vector_key().alias("__vector"))
+    same = (F.col("path") == F.col("__path")) & (vector_key() == F.col("__vector"))
+    return one.join(keys, same, "left_anti")
+
+
+def vector_key() -> Column:
+    """Return the identity of a file's deletion vector (see `vector_id`), empty if it has none."""
+    return F.expr(
+        "if(deletionVector IS NULL, '', concat(deletionVector.storageType, deletionVector.pathOrInlineDv, "
+        "coalesce(concat('@', deletionVector.offset), '')))"
+    )
+
+
+SINGLE_LOOKUPS = 1000  # files looked for one by one: a millisecond each in a local folder, ten in an object store
+SOMEWHERE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"  # a path that is not relative to its table, as in a shallow clone
+
+
+def version_exists(spark: SparkSession, log: J, snapshot: J) -> bool:
+    """Return whether all files of a version still exist."""
+    if known_files(snapshot) is not None:
+        return files_exist(spark, log, files_of(spark, snapshot))
+    return all_listed(spark, log, rows_of_actions(spark, snapshot))
+
+
+def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
+    """Return whether some files of a table, and their deletion vectors, still exist."""
+    if len(files) > SINGLE_LOOKUPS:
+        actions = catalyst.module(catalyst.sql(spark).delta.implicits, "package")
+        rows = actions.RichAddFileSeq(to_java(spark, [file.action for file in files])).toDF(catalyst.session(spark))
+        return all_listed(spark, log, DataFrame(rows, spark))
+    operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
+    root = log.dataPath()
+    system, base = root.getFileSystem(log.newDeltaHadoopConf()), str(root.toString())
+    paths = [operations.absolutePath(base, file.identity[0]) for file in files]
+    marked = to_java(spark, [file.action for file in files if file.identity[1]])
+    vectors = [action.deletionVector() for action in catalyst.sequence(marked)]
+    paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
+    return all(system.exists(path) for path in paths)
+
+
+def all_listed(spark: SparkSession, log: J, actions: DataFrame) -> bool:
+    """Return whether listings of the folders contain all files of AddFiles, and their deletion vectors."""
+    root = log.dataPath()
+    descriptors = catalyst.module(catalyst.sql(spark).delta.actions, "DeletionVectorDescriptor")
+    on_disk = actions.where("deletionVector.storageType <> 'i'")
+    vector = descriptors.urlEncodedPath(cast(Any, F.col("deletionVector"))._jc, root)
+    needed = actions.select(absolute(F.col("path"), str(root)).alias("path")).union(
+        on_disk.select(absolute(ClassicColumn(vector), str(root)))
+    )
+    beyond = needed.where(~F.col("path").startswith(f"{root}/"))
+    folders = beyond.select(F.regexp_replace("path", "/[^/]*$", "").alias("folder")).distinct().collect()
+    found = list_paths(spark, log, [str(root), *(str(row[0]) for row in folders)])
+    return needed.join(found, "path", "left_anti").isEmpty()
+
+
+def absolute(path: Column, root: str) -> Column:
+    """Return the path of a file as a listing gives it, from the URL-encoded one of an action."""
+    decoded = F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))  # a plus is not a space in a path
+    return F.when(decoded.rlike(SOMEWHERE), decoded).otherwise(F.concat(F.lit(f"{root}/"), decoded))
+
+
+def list_paths(spark: SparkSession, log: J, folders: Sequence[str]) -> DataFrame:
+    """Return the paths of all files in some folders and the folders below, found by Spark's tasks."""
+    java = catalyst.jvm(spark)
+    settings = java.org.apache.spark.util.SerializableConfiguration(log.newDeltaHadoopConf())
+    names = catalyst.module(java.scala.collection.immutable, "Set").empty()  # a set is the function of its members
+    operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
+    found = operations.recursiveListDirs(
+        catalyst.session(spark),
+        catalyst.vector(spark, folders),
+        cast(Any, spark.sparkContext)._jsc.broadcast(settings),
+        names.incl("_delta_log"),
+        names,
+        catalyst.none(spark),
+        True,
+    )
+    return DataFrame(found.toDF(), spark).where("NOT isDir").select("path")

@@ -24,8 +24,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.sources import Files, Stream
 from deltafold.algebra.sqltext import literal
-from deltafold.lake.commit_tag import Mark
-from deltafold.lake.protocol import Table
+from deltafold.lake.protocol import Mark, Table
 from deltafold.landing.folder import Partition
 from deltafold.landing.malformed.line_numbers import with_lines
 from deltafold.landing.reader import FileReader

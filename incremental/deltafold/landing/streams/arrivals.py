@@ -26,7 +26,7 @@ from deltafold.algebra.sources import Stream
 from deltafold.algebra.sources.files import READER_OPTIONS
 from deltafold.algebra.sources.streams import KAFKA, TOPICS
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.delta import DELTA
+from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Table
 from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.formats import FORMAT_DEFAULTS

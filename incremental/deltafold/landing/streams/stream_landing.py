@@ -27,10 +27,9 @@ from deltafold.algebra.results.report import Landing
 from deltafold.algebra.sources import Stream
 from deltafold.algebra.sources.streams import KAFKA
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.durable import lock, make_private
 from deltafold.lake.files import needs_mapping
-from deltafold.lake.protocol import Clause, Table
+from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.landing.malformed.quarantine import Quarantine

@@ -28,9 +28,8 @@ from deltafold.dataflow.partial_aggregate import (
 from deltafold.dataflow.pruning.pruning import Pruning
 from deltafold.dataflow.publish import Bag
 from deltafold.dataflow.state_schema import Layout
-from deltafold.lake.commit_tag import Mark
 from deltafold.lake.files import needs_mapping
-from deltafold.lake.protocol import Table
+from deltafold.lake.protocol import Mark, Table
 from deltafold.refresh.epoch import Epoch, EpochResult
 from deltafold.refresh.epoch_leaves import EpochLeaves, StateVersions
 from deltafold.refresh.source_changes import SourceChanges
