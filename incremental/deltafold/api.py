@@ -41,7 +41,7 @@ from deltafold.compilation import Policy, Remedy, check_options
 from deltafold.compiler.draft import Publish
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
-from deltafold.lake.remote.check import check_store
+from deltafold.lake.remote.lease import check_store
 from deltafold.lake.remote.remote_path import Place, RemotePath, place_of
 from deltafold.language.loops.functions import fixpoint, iterate, nearest
 from deltafold.language.monoids.registration import analyse_monoid, register_monoids

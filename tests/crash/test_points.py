@@ -41,7 +41,7 @@ SPARK = (
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 # test_remote_warehouse.py stops at each of their acts
-AT_A_URI = {f"lake.remote.{name}" for name in ("check", "lease", "objects", "remote_path")}
+AT_A_URI = {f"lake.remote.{name}" for name in ("lease", "objects", "remote_path")}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.streams.arrivals") | writers("landing.streams.position")  # test_streams.py
 OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)

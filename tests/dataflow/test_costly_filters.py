@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.dataflow.lowering import Lowering, Relation
-from deltafold.dataflow.pruning.costly import CostlyFilters
-from deltafold.dataflow.pruning.semijoin import Semijoin
+from deltafold.dataflow.pruning.semijoin import CostlyFilters, Semijoin
 from deltafold.spark import catalyst
 from tests.night import in_turns
 from tests.sandbox import MemorySandbox, checked

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.dataflow.lowering import Lowering
-from deltafold.dataflow.pruning.scans import restrict_scans
+from deltafold.dataflow.pruning.key_ranges import restrict_scans
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 

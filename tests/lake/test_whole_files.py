@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltafold.dataflow.lowering import Lowering
-from deltafold.dataflow.pruning.scans import read_whole_files, restrict_scans
+from deltafold.dataflow.pruning.key_ranges import read_whole_files, restrict_scans
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log import whole_files
 from deltafold.lake.log.file_lists import known_files, rows_of_files

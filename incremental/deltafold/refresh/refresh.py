@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from deltafold.algebra.errors import DeltafoldWarning, LostSourceError
+from deltafold.algebra.errors import DeltafoldWarning, LostSourceError, QueryError
 from deltafold.algebra.results.report import RESUMED, Report
+from deltafold.lake.durable import lock
 from deltafold.lake.log.delta_log import cached_snapshots
+from deltafold.lake.remote.remote_path import Place
 from deltafold.refresh.compatibility import REBUILD, check_tables
 from deltafold.refresh.executor import Executor
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
 from deltafold.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
-from deltafold.refresh.sources.chain_lock import lock_chain
 from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
 from deltafold.refresh.take_back import BY_ITSELF, finish_taking_back
 from deltafold.store.answer_pointer import AnswerPointer
@@ -281,3 +283,23 @@ class Refresh:
         if (found := self._planner.find_redefinition(last)) and progress is not None:
             progress(f"rebuilding: {found.what}")
         return found is not None
+
+
+@contextmanager
+def lock_chain(folder: Place, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
+    """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
+
+    Yields an object whose `close` frees the locks of those below early.
+    """
+    folder = folder.resolve()
+    if folder in inputs.chain:
+        raise QueryError(
+            f"view {inputs.view}: it reads itself, through {', '.join(inputs.views)}. Give one another name."
+        )
+    folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
+    with ExitStack() as own, ExitStack() as below:
+        for each in sorted(folders, key=str):
+            held = lock(each, f"view {folders[each]}", "refreshed", seconds)
+            (own if each == folder else below).enter_context(held)
+        inputs.announce(folder)
+        yield below

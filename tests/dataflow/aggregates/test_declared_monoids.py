@@ -223,7 +223,7 @@ def test_no_job_without_a_monoid(sandbox: MemorySandbox) -> None:
         sandbox.another("select k, max(s) s from t group by k"),
         sandbox.another("select k, longest(collect_list(s)) s from t group by k"),
     )
-    with mock.patch("deltafold.refresh.stages.monoid_laws.check_values") as check:
+    with mock.patch("deltafold.refresh.stages.program_run.check_values") as check:
         checked(other)
         assert not check.called
         checked(view)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deltafold.algebra.errors import BusyError, SourceError, StorageError
 from deltafold.lake.durable import write_durably
 from deltafold.lake.remote import objects, remote_path
-from deltafold.lake.remote.check import check_store
+from deltafold.lake.remote.lease import check_store
 from deltafold.lake.remote.remote_path import RemotePath
 
 NAMES = ("a.json", "b.json", "b.jsonx")
@@ -72,7 +72,7 @@ def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest
     check_store(RemotePath(mount))
     assert not RemotePath(mount).glob("*")
     monkeypatch.setattr(objects, "put_if_absent", lambda *_: True)
-    monkeypatch.setattr("deltafold.lake.remote.check.CHECKED", set[str]())
+    monkeypatch.setattr("deltafold.lake.remote.lease.CHECKED", set[str]())
     with pytest.raises(Exception, match=r"both commit .*Set spark\.delta\.logStore\.viewfs\.impl"):
         check_store(RemotePath(mount))
 
@@ -84,7 +84,7 @@ def test_a_log_store_that_looks_first_is_refused(mount: str, monkeypatch: pytest
     written = iter([True, False, True, False])
     monkeypatch.setattr(objects, "put_if_absent", lambda *_: next(written))
     monkeypatch.setattr(objects, "delete", lambda _: None)
-    monkeypatch.setattr("deltafold.lake.remote.check.CHECKED", set[str]())
+    monkeypatch.setattr("deltafold.lake.remote.lease.CHECKED", set[str]())
     check_store(RemotePath(mount))
     with pytest.raises(SourceError, match="two processes could both commit"):
         check_store(RemotePath("s3a://bucket/x"))

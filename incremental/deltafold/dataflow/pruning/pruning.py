@@ -1,6 +1,6 @@
 """Restrict the reads of `before` and `after` to the rows that a change can affect.
 
-The rules (delta_rules.py, inner_joins.py) are equations; this module decides what is computed once, which ranges of
+The rules (delta_rules.py) are equations; this module decides what is computed once, which ranges of
 keys become literal conditions, and what is broadcast. Without it, answers are the same, but more is read.
 """
 

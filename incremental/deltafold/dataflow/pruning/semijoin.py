@@ -6,14 +6,14 @@ restricted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame
 
 from deltafold.algebra.plan import Join
 from deltafold.algebra.product import EqualKeys
 from deltafold.dataflow.lowering import Lowering, Relation
-from deltafold.dataflow.pruning.costly import CostlyFilters
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
@@ -91,3 +91,111 @@ class Semijoin:
         if not cheap:
             return Relation(restrict(relation.plan, conditions), relation.weighted)
         return Relation(self._costly.restrict_below(relation.plan, conditions, restrict), relation.weighted)
+
+
+Restriction = Callable[[J, Sequence[J]], J]
+"""Restricts a plan by conditions over its attributes and others."""
+
+TOTAL = frozenset({
+    "AttributeReference", "Literal", "And", "Or", "Not", "IsNull", "IsNotNull", "EqualTo", "EqualNullSafe", "LessThan",
+    "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "In", "InSet",
+})  # fmt: skip
+"""Expressions that have a value for every row, so that they may be evaluated before a condition that excludes some."""
+
+COSTLY = frozenset({
+    "Like", "LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny", "RLike", "RegExpReplace", "RegExpExtract",
+    "RegExpExtractAll", "RegExpInStr", "RegExpCount", "RegExpSubStr", "GetJsonObject", "JsonToStructs", "CsvToStructs",
+    "XmlToStructs", "ParseJson", "Levenshtein", "PythonUDF", "ScalaUDF",
+})  # fmt: skip
+"""Expressions that take about a microsecond a row, or more."""
+
+
+class CostlyFilters:
+    """Puts restrictions of plans below filters whose conditions take longer than to look a key up.
+
+    Spark evaluates the filters of an input before a semi-join, wherever a plan has them. A row takes longer to match
+    with a pattern than its key to be found among a few broadcast ones.
+    """
+
+    def __init__(self, lowering: Lowering) -> None:
+        self._lowering, self._expressions = lowering, lowering.catalyst.expressions
+        self._filters = catalyst.module(lowering.catalyst.trees, "TreePattern").FILTER()
+
+    def restrict_below(self, plan: J, conditions: Sequence[J], restrict: Restriction) -> J:
+        """Return a plan restricted by conditions, below its costly filters; at its top if it has none."""
+        return self._sink(plan, conditions, restrict) or restrict(plan, conditions)
+
+    def has_any(self, plan: J, keys: Sequence[J]) -> bool:
+        """Return whether a plan has costly filters below which it can be restricted by these keys."""
+        return self._sink(plan, keys, lambda below, _: below) is not None
+
+    def _sink(self, plan: J, conditions: Sequence[J], restrict: Restriction) -> J | None:
+        known = self._lowering.resolve(plan) if plan.containsPattern(self._filters) else None
+        return None if known is None else self._below(known, conditions, [], restrict)
+
+    def _below(self, plan: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
+        """Return a plan restricted below its costly filters; None if it has none.
+
+        early: conditions of filters above it. Spark has to see them below, so that it skips parts of files by them.
+        """
+        if not plan.containsPattern(self._filters) or not all(map(_is_total, conditions)):
+            return None
+        match catalyst.kind(plan):
+            case "Filter":
+                return self._below_filter(plan, conditions, early, restrict)
+            case "Project" if all(item.deterministic() for item in catalyst.sequence(plan.projectList())):
+                helper = catalyst.module(self._lowering.catalyst.optimizer, "PushPredicateThroughNonJoin")
+                aliases = helper.getAliasMap(plan)
+                conditions, early = ([helper.replaceAlias(c, aliases) for c in each] for each in (conditions, early))
+            case "ResolvedHint":
+                pass
+            case _:
+                return None
+        inner = self._below(plan.child(), conditions, [*filter(_is_total, early)], restrict)
+        return None if inner is None else plan.withNewChildren(catalyst.vector(self._lowering.spark, [inner]))
+
+    def _below_filter(self, node: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
+        conjuncts = catalyst.split_conjuncts(node.condition())
+        early = [*early, *filter(_is_total, conjuncts)]
+        late = [each for each in conjuncts if not _is_total(each)]
+        costly = any(map(_is_costly, late))
+        inner = self._below(node.child(), conditions, early, restrict)
+        if not costly:
+            return None if inner is None else self._filter(inner, conjuncts)
+        if inner is None:
+            inner, conjuncts = restrict(self._filter(node.child(), early), conditions), late
+        return self._filter(inner, [self._hold(each) if each in late else each for each in conjuncts])
+
+    def _hold(self, condition: J) -> J:
+        """Return an equal condition that Spark leaves where it is, as all that depends on the partition.
+
+        Every other condition of a costly filter is held too: one may fail for rows that another excludes.
+        """
+        if not condition.deterministic():  # held already
+            return condition
+        zero, false = (catalyst.parse_expression(self._lowering.spark, text) for text in ("0", "false"))
+        always = self._expressions.GreaterThanOrEqual(self._expressions.SparkPartitionID(), zero)
+        return self._expressions.If(always, condition, false)
+
+    def _filter(self, plan: J, conditions: Sequence[J]) -> J:
+        if not conditions:
+            return plan
+        return self._lowering.catalyst.plans.logical.Filter(reduce(self._expressions.And, conditions), plan)
+
+
+def _is_total(condition: J) -> bool:
+    """Return whether a condition has a value for every row; a literal's cast has."""
+    if catalyst.kind(condition) == "Cast":
+        return catalyst.kind(condition.child()) == "Literal"
+    return catalyst.kind(condition) in TOTAL and all(map(_is_total, catalyst.sequence(condition.children())))
+
+
+def _is_costly(condition: J) -> bool:
+    return any(catalyst.kind(each) in COSTLY and not _is_plain(each) for each in catalyst.subexpressions(condition))
+
+
+def _is_plain(expression: J) -> bool:
+    """Return whether an expression is a LIKE of the beginning, the end or a part, which needs no pattern."""
+    if catalyst.kind(expression) != "Like" or catalyst.kind(expression.right()) != "Literal":
+        return False
+    return not {"%", "_", str(expression.escapeChar())} & set(str(expression.right().value()).strip("%"))

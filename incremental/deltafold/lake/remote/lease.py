@@ -19,10 +19,11 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
-from deltafold.algebra.errors import BusyError, StateError, StorageError
+from deltafold.algebra.errors import BusyError, SourceError, StateError, StorageError
 from deltafold.lake.remote import objects
 from deltafold.lake.remote.remote_path import HELD, RemotePath
 from deltafold.spark.cache import SetupError
+from deltafold.spark.jvm.object_stores import S3_SCHEMES, UNSAFE_ON_S3
 
 LEASE_VARIABLE = "DELTAFOLD_LEASE_SECONDS"
 DEFAULT_SECONDS, SHORTEST = 60.0, 3.0
@@ -138,3 +139,33 @@ def lease_seconds() -> float:
     if not SHORTEST <= seconds <= 3600:
         raise SetupError(f"{LEASE_VARIABLE}: {given!r} is not valid. Give seconds, from {SHORTEST:g} to 3600.")
     return seconds
+
+
+CHECKED = set[str]()  # the roots that this process has tried
+
+
+def check_store(root: RemotePath) -> None:
+    """Write an object below a root twice, as two processes would; the second must be refused.
+
+    Two writes in a row cannot show a log store that looks first and writes then, as Delta's own ones do on S3: these
+    are known by their names.
+
+    Raises StorageError for a store that does not answer, and SourceError for one that lets both write.
+    """
+    if root.address in CHECKED:
+        return
+    trial = f"{root.address}/.trial-{uuid4().hex}"
+    scheme = root.address.partition(":")[0]
+    try:
+        unsafe = scheme in S3_SCHEMES and objects.log_store_class(trial) in UNSAFE_ON_S3
+        written = objects.put_if_absent(trial, "first"), objects.put_if_absent(trial, "second")
+        objects.delete(trial)
+    except StorageError as error:
+        raise StorageError(str(error).replace(trial, root.address)) from error
+    if unsafe or written != (True, False):
+        raise SourceError(
+            f"warehouse {root}: two processes could both commit the same version there, so answers could be lost. "
+            f"Set spark.delta.logStore.{scheme}.impl to a log store that refuses the second one, or start Spark with "
+            f"spark.deltafold.stores: {scheme}, if that is s3a."
+        )
+    CHECKED.add(root.address)

@@ -1,4 +1,6 @@
-"""Evaluate k-means from stored references, over the change of the points and the few old points that it may affect.
+"""Evaluate k-means from the start, or from stored references.
+
+The latter reads the change of the points and the few old points that it may affect:
 
     sums of a step  =  stored sums  +  the change, by the references  -  near points, by the references
                                                                       +  near points, by the centers of this step
@@ -10,13 +12,16 @@ exact, so the answer is that of an evaluation over all points, whatever the refe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import StateError
-from deltafold.algebra.loops import STEP
+from deltafold.algebra.loops import POSITION, STEP
 from deltafold.dataflow.loops.clusters.assignment import SLACK, STRANGE
 from deltafold.dataflow.loops.clusters.cluster_sums import (
     Centers,
@@ -26,9 +31,10 @@ from deltafold.dataflow.loops.clusters.cluster_sums import (
     can_be_references,
 )
 from deltafold.dataflow.loops.clusters.near_points import NearPoints
-from deltafold.dataflow.loops.clusters.taking_back import TakingBack
 from deltafold.dataflow.loops.rounds import Round
 from deltafold.dataflow.partial_aggregate import TOUCHED
+from deltafold.spark.checkpoint import LocalPlan, in_one_task
+from deltafold.spark.local_rows import is_local
 
 
 @dataclass(frozen=True)
@@ -113,3 +119,86 @@ class _Walk:
         rounds = tuple(Round("points", counts.get(step, 0)) for step in range(self._limit))
         read = 0 if self._near is None else self._near.read
         return Clustered(self._references, start, centers, rounds, self._touched + read)
+
+
+Computed = tuple[DataFrame, Mapping[str, Any]]
+
+
+@dataclass
+class TakingBack:
+    """Takes near points from the sums of their references to those of the centers of a step, by a plan built once.
+
+    Steps differ in the rows of their centers alone, so the plan of one step is that of another with other rows in it.
+    That saves building it, which takes longer than running it.
+
+    references: with the sums of the points as they are now.
+    """
+
+    sums: ClusterSums
+    references: DataFrame
+    _centers: RepeatedPlan | None = None
+    _sums: RepeatedPlan | None = None
+    _points: DataFrame | None = None
+
+    def run(self, points: DataFrame, centers: DataFrame) -> DataFrame | None:
+        """Return the centers after a step; None if a sum has to be computed from all its points.
+
+        points: logged ones, with all that may not keep their reference; centers: of the step.
+        """
+        if points is not self._points:
+            self._points = points
+            self._sums = RepeatedPlan(self.sums, lambda rows: self._add(points, rows), self.sums.measures)
+            self._centers = RepeatedPlan(self.sums, self.sums.next_centers, [F.count(F.lit(1)).alias("rows")])
+        assert self._sums is not None and self._centers is not None
+        added, found = self._sums.run(centers)
+        return None if found["recompute"] else self._centers.run(added)[0]
+
+    def _add(self, points: DataFrame, centers: DataFrame) -> DataFrame:
+        """Return the references of the step of the centers, with sums by these."""
+        assignment, keys = self.sums.assignment, [STEP.name, POSITION.name]
+        moved = assignment.take_back(points.coalesce(1), assignment.list_moved(centers, self.references))
+        references, own = in_one_task(self.references, centers.select(*keys))
+        return self.sums.add(references.join(own, keys, "left_semi"), assignment.sum_points(moved))
+
+
+@dataclass
+class RepeatedPlan:
+    """A plan over few rows, built for the first ones; measures: aggregates over its rows."""
+
+    sums: ClusterSums
+    build: Callable[[DataFrame], DataFrame]
+    measures: Sequence[Column]
+    _again: Callable[[DataFrame], Computed | None] | None = None
+    _form: object = field(default=None)
+
+    def run(self, rows: DataFrame) -> Computed:
+        """Return the rows of the plan and the aggregates, computed."""
+        rows = rows if is_local(rows) else self.sums.compute(rows)
+        if not is_local(rows):
+            return self.sums.checkpoints.measure(self.build(rows), self.measures, True)
+        if self._again is not None and rows.schema == self._form and (found := self._again(rows)) is not None:
+            return found
+        plan = LocalPlan(self.build(rows).coalesce(1), self.measures, self.sums.most)
+        self._again, self._form = plan.over(rows), rows.schema
+        return plan.run() or self.sums.checkpoints.measure(self.build(rows), self.measures, True)
+
+
+def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Clustered | None:
+    """Return the evaluation of all steps; None if some centers cannot be references.
+
+    points: read once a step.
+    """
+    parts, rounds, touched = list[DataFrame](), list[Round](), 0
+    centers = first = sums.compute(sums.number_start(start))
+    for step in range(sums.table.loop.limit):
+        if not can_be_references(sums.coordinates(centers).get(step, {}).values()):
+            return None
+        added = sums.assignment.sum_points(sums.assignment.assign(points, centers))
+        references, found = sums.measure(sums.add(sums.drop_points(centers), added))
+        if int(found[STRANGE]):
+            return None
+        rounds.append(Round("steps", int(found["centers"])))
+        touched = max(touched, int(found[TOUCHED]))
+        parts.append(references)
+        centers = sums.next_centers(references)
+    return Clustered(reduce(DataFrame.unionByName, parts), first, centers, tuple(rounds), touched)
