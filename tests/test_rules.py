@@ -72,6 +72,18 @@ def test_documented_files_exist() -> None:
     assert not [name for name in named if not any(f"/{name}" in file for file in files)]
 
 
+def test_decisions_are_numbered_short_and_cited() -> None:
+    """Protects from a number in the code that leads nowhere, and from decisions that nobody finds or reads."""
+    index, *entries = re.split(r"(?m)^(?=## )", (PROJECT / "incremental" / "DECISIONS.md").read_text())
+    heads = [re.match(r"## (D-\d{3}) (.+) \(\d{4}-\d\d-\d\d\)\n", entry) for entry in entries]
+    decisions = {head[1]: head[2] for head in heads if head}
+    assert list(decisions) == [f"D-{number:03}" for number in range(1, len(entries) + 1)]
+    assert sorted(re.findall(r"(?m)^- (D-\d{3}) (.+)$", index)) == sorted(decisions.items())
+    assert [entry for entry in entries if len(entry.strip().splitlines()) > 9] == []
+    cited = {number for path in CODE if path != Path(__file__) for number in re.findall(r"D-\d{3}", path.read_text())}
+    assert len(cited) > 20 and cited <= decisions.keys()
+
+
 def functions(path: Path) -> Iterator[str]:
     """Yield the names of a module's functions and methods, without properties and functions within functions."""
     tree = ast.parse(path.read_text())

@@ -173,7 +173,7 @@ class DeltaRules:
     def _preserve_left(
         self, node: Join, left: Relation | None, right: Relation | None, columns: tuple[Column, ...]
     ) -> Relation | None:
-        """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r))."""
+        """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)) (D-012)."""
         terms: list[Term] = []
         direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
         if left is not None:
@@ -249,7 +249,7 @@ class InputChanges(Protocol):
 
 
 class InnerJoins:
-    """Computes the change of a tree of inner joins: one term for each changed input.
+    """Computes the change of a tree of inner joins: one term for each changed input (D-011).
 
         Δ(r1 ⋈ … ⋈ rn)  =  Σi  after(r1) ⋈ … ⋈ after(ri-1) ⋈ Δri ⋈ before(ri+1) ⋈ … ⋈ before(rn)
 

@@ -49,7 +49,7 @@ class BagChange:
 
 
 class Bag:
-    """The table of one view; partition_key: the column that contains the partition of a row."""
+    """The table of one view; partition_key: the column that contains the partition of a row (D-008)."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Bag:
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
     def load(self, rows: DataFrame, mark: Mark, name_mapping: bool, small: bool) -> BagChange:
-        """Write the first rows of the table; returns their number. small: as one file."""
+        """Write the first rows of the table; returns their number. small: as one file (D-158)."""
         bucketed = rows.withColumn(BUCKET, F.expr(stored_bag(self._columns, self._buckets).bucket))
         arranged = bucketed if self._buckets == 1 and not small else self._arrange(bucketed)
         numbered = arranged.withColumn(COPY, -1 - F.monotonically_increasing_id())

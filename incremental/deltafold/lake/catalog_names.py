@@ -1,4 +1,4 @@
-"""Look up Delta tables by their names in Spark's catalog: the current location of a name, or why it has none.
+"""Look up Delta tables by their names in Spark's catalog: the current location of a name, or why it has none (D-065).
 
 A name is looked up at each use, so a table that is created, renamed or pointed elsewhere later is found as a query
 would find it; its log and files are read at the location, with the credentials that the catalog gives for it. The

@@ -26,7 +26,7 @@ PRIVATE = 0o700
 
 
 def make_private(folder: Place) -> None:
-    """Create a folder, and its missing parents, that only this user may enter; the umask may restrict it further.
+    """Create a folder, and its missing parents, that only this user may enter (D-062); the umask may restrict it.
 
     A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
     purpose, is open to the users of that folder. A store has no folders without objects, and rights of its own.

@@ -1,4 +1,4 @@
-"""Compare rows by identity: by the bits of floats, with one NaN, and the bytes of texts, at any depth.
+"""Compare rows by identity: by the bits of floats, with one NaN, and the bytes of texts, at any depth (D-164).
 
 SQL's equality is coarser: 0.0 equals -0.0, and texts may be equal under a collation, but `CAST(d AS STRING)` and
 `hex(c)` tell them apart. A row that changes from one to the other has changed, so bags of rows are compared and summed

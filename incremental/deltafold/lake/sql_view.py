@@ -1,4 +1,4 @@
-"""Manage a SQL view in Spark's catalog that selects columns of a Delta table by the table's path."""
+"""Manage a SQL view in Spark's catalog that selects columns of a Delta table by the table's path (D-057)."""
 
 from __future__ import annotations
 

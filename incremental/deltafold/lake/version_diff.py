@@ -178,7 +178,7 @@ def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Diffe
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
-    """Compute the same from the files that each commit added and removed; a file added and then removed cancels.
+    """Compute the same from the files of each commit (D-045); a file added and then removed cancels.
 
     A compaction is skipped, unless the files that it replaced can no longer be read. Returns None if a skipped one was
     undone (RESTORE): its files would be added twice, perhaps with another deletion vector, and the files that it wrote
@@ -207,7 +207,7 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
 
 
 def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
-    """Return the difference by the change data feed, if the table has it for all of the commits, with fewer bytes.
+    """Return the difference by the change data feed, if all commits have it, with fewer bytes (D-157).
 
     The rows of files that a later commit removed again are read, too: a vacuum may have removed these files.
     """

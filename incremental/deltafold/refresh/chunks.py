@@ -1,4 +1,4 @@
-"""Split a large change into chunks of files; each chunk commits as one epoch.
+"""Split a large change into chunks of files; each chunk commits as one epoch (D-112).
 
 A chunk is a set of removed and added files, and an epoch of its own. In it, a source consists of the files of the
 version before the change, with the files of all chunks so far removed and added. Between two chunks a relation is

@@ -1,4 +1,4 @@
-"""Plan one epoch of a view: its mode, its versions before and after, and the reason. Nothing is written.
+"""Plan one epoch of a view: its mode, its versions before and after, and the reason. Nothing is written (D-010).
 
 A plan is immutable: the executor (executor.py) decides nothing.
 """

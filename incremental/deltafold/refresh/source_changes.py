@@ -1,4 +1,4 @@
-"""Read the change of each source in an epoch, without the rows that its rewritten files kept.
+"""Read the change of each source in an epoch, without the rows that its rewritten files kept (D-156).
 
 A MERGE, UPDATE or DELETE of a table without deletion vectors writes all files again that it touches. Each of their rows
 is in a file that was removed and in one that was added; it would run through every join and state, and cancel at the

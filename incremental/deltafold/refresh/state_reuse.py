@@ -1,4 +1,4 @@
-"""Reuse the states that a changed query has in common with the query before.
+"""Reuse the states that a changed query has in common with the query before (D-043).
 
 The new generation begins at the pins of the old one's last epoch, so that a common state is h of the same rows; later
 changes are an ordinary epoch after it. A rebuild of the same query reuses nothing: it may be a repair.

@@ -1,4 +1,4 @@
-"""Take back an epoch that failed by itself after it had written some of its tables.
+"""Take back an epoch that failed by itself after it had written some of its tables (D-155).
 
 It would fail whenever it was repeated, and its number cannot be used again: Delta would skip the writes of tables that
 have its mark. So these tables are restored, and the epoch stays in the journal as one that changed nothing. Its entry

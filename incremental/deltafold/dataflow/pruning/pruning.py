@@ -137,7 +137,7 @@ class Pruning:
     def next_input(
         self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, mixed: bool
     ) -> tuple[ProductTerm, Relation] | None:
-        """Return the term and its next input, restricted to what the term's rows can match; None if it has no rows.
+        """Return the term and its next input, restricted to what its rows can match; None if it has no rows (D-126).
 
         The term is computed first, and measured: the input before may have left few of its rows, which no estimate
         tells. One that has become large is not computed ahead again.

@@ -1,4 +1,4 @@
-"""Compute the rows before a change from those after it, so that a large plan is read once."""
+"""Compute the rows before a change from those after it, so that a large plan is read once (D-042)."""
 
 from __future__ import annotations
 

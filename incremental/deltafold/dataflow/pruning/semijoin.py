@@ -111,7 +111,7 @@ COSTLY = frozenset({
 
 
 class CostlyFilters:
-    """Puts restrictions of plans below filters whose conditions take longer than to look a key up.
+    """Puts restrictions of plans below filters whose conditions take longer than to look a key up (D-128).
 
     Spark evaluates the filters of an input before a semi-join, wherever a plan has them. A row takes longer to match
     with a pattern than its key to be found among a few broadcast ones.

@@ -1,4 +1,4 @@
-"""Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer.
+"""Write to a Delta table through Delta's own transaction, without the Spark jobs of its writer (D-070).
 
 Delta's writer replays the whole log in Spark jobs to find the marks of a table and the files that an overwrite
 removes. For a small table, the checksum beside each commit lists both; if it does not, the caller uses Delta's writer.

@@ -1,4 +1,4 @@
-"""Merge a change of few rows into a large Delta table: deletion vectors hide the old rows, new files have the new ones.
+"""Merge few rows into a large Delta table: deletion vectors hide the old rows, new files have the new ones (D-121).
 
 Delta's MERGE reads the files of a table three times (to find those with a match, to join all their rows, and to find
 the rows to delete), and shuffles their rows once. Here one broadcast join, which reads them once, finds every matched
@@ -257,7 +257,7 @@ NUMBERED: Mapping[str, Numbered] = {
 
 
 def interval_measures(field: StructField) -> list[Column]:
-    """Return aggregates: the least and the greatest number of a column; none if its values have no numbers."""
+    """Return aggregates: the least and the greatest number of a column; none if its values have no numbers (D-130)."""
     known = NUMBERED.get(field.dataType.simpleString())
     if known is None:
         return []

@@ -90,7 +90,7 @@ def rows_of_files(spark: SparkSession, log: J, snapshot: J, files: J) -> DataFra
 
 
 def without_vectors(spark: SparkSession, log: J, snapshot: J) -> J:
-    """Return a version as one of a table that cannot have deletion vectors, to read files of it that have none.
+    """Return a version as one of a table that cannot have deletion vectors, to read files of it that have none (D-149).
 
     Delta's planner then does not list the files of a scan once more to find that out, which takes some 20 ms, and 50 in
     a new process. Returned is the version itself if this release of Delta describes versions otherwise.
@@ -175,7 +175,7 @@ Sides = tuple[list[File], list[File]]
 
 
 def differing_files(spark: SparkSession, log: J, old: J, new: J) -> Sides:
-    """Return the files that only one of two versions has: of the old one, and of the new one."""
+    """Return the files that only one of two versions has: of the old one, and of the new one (D-103)."""
     if known_files(old) is not None and known_files(new) is not None:
         before, after = ({file.identity: file for file in files_of(spark, each)} for each in (old, new))
         removed = [file for identity, file in before.items() if identity not in after]

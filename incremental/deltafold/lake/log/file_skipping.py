@@ -1,5 +1,5 @@
 """Skip the files of a scan that contain no value in some intervals, or none that a condition admits, by the statistics
-in the log.
+in the log (D-118).
 
 Delta skips files too, but in two or three Spark jobs for each scan. Here it takes none for a small table, whose
 checksum lists its files, and one for a larger table.

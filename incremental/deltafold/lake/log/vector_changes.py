@@ -1,4 +1,4 @@
-"""Read the rows by which the deletion vectors of the same files differ, by Delta's change data reader.
+"""Read the rows by which the deletion vectors of the same files differ, by Delta's change data reader (D-017).
 
 Of two vectors, the reader subtracts each from the other and passes the differences to the tasks within the files'
 actions, where Delta has space for MOST_CHARACTERS. Files of which more differs are read twice: the rows that the new

@@ -1,4 +1,4 @@
-"""Apply deletion vectors to files that are read as a whole, in a quarter less time than Delta's usual scan.
+"""Apply deletion vectors to files that are read as a whole, in a quarter less time than Delta's usual scan (D-122).
 
 Delta finds the number of a row by Spark's column `_metadata.row_index`, an object per row, so that a file can be split
 among tasks and parts of it skipped. For a file that one task reads from its first row, Delta has another reader, which

@@ -145,7 +145,7 @@ CHECKED = set[str]()  # the roots that this process has tried
 
 
 def check_store(root: RemotePath) -> None:
-    """Write an object below a root twice, as two processes would; the second must be refused.
+    """Write an object below a root twice, as two processes would; the second must be refused (D-142).
 
     Two writes in a row cannot show a log store that looks first and writes then, as Delta's own ones do on S3: these
     are known by their names.

@@ -1,4 +1,4 @@
-"""Name a folder or a record at a URI, with those methods of pathlib's Path that a warehouse uses of local ones.
+"""Name a folder or a record at a URI, with those methods of pathlib's Path that a warehouse uses of local ones (D-134).
 
 A record is a small text. Its content is a numbered object that is written once, `name~000001`, and the one with the
 greatest number counts; an empty one says that the record was removed. So of two writers that both know number 1, one

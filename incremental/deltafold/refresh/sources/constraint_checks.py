@@ -1,4 +1,4 @@
-"""Check declared constraints against an epoch's changes before anything is written; a SourceError names the rows.
+"""Check declared constraints on an epoch's changes before anything is written; a SourceError names the rows (D-019).
 
 Only the change can break a constraint that was fulfilled before; net(s, k) is the change of s summed by the columns k:
 

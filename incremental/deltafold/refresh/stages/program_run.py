@@ -208,7 +208,7 @@ class Run:
             self._rows += loaded.rows
 
     def _finish(self) -> None:
-        """Commit the last table at the end of a chunk, which is always an epoch, even without effect.
+        """Commit the last table at the end of a chunk, which is always an epoch, even without effect (D-048).
 
         Readers see the epoch before the first chunk.
         """

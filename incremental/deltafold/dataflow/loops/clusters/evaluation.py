@@ -1,4 +1,4 @@
-"""Evaluate k-means from the start, or from stored references.
+"""Evaluate k-means from the start, or from stored references (D-109).
 
 The latter reads the change of the points and the few old points that it may affect:
 
