@@ -119,7 +119,7 @@ class SourceLookup:
 
     def without_data(self, name: str, was_read: bool) -> str:
         """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
-        return self._catalog.declared.without_data(name, was_read)
+        return self._catalog.declared.without_data(name, was_read=was_read)
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
         """Return the partition columns of a source; of a view, the one that its answer contains."""

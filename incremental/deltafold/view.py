@@ -119,7 +119,7 @@ class View:
     ) -> Report:
         refresh = self._resolved.refresh
         with explain_lost_spark(), update_metrics(self.store, refresh.inputs):
-            return refresh.run(versions, progress, rebuild, chunk)
+            return refresh.run(versions, progress, rebuild=rebuild, chunk_bytes=chunk)
 
     def answer(self) -> DataFrame:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""

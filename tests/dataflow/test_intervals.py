@@ -97,7 +97,7 @@ def test_types_without_a_scale() -> None:
 def test_rows_meet_few_comparisons(spark: SparkSession, intervals: tuple[tuple[str, str], ...], compared: int) -> None:
     """Protects from comparing each row of a large table with sixteen intervals that hold most rows."""
     lowering, key = Lowering(spark, {}), Column("k", "int")
-    rows = lowering.leaf(spark.range(100).selectExpr("int(id) k"), [("k", key)], False)
+    rows = lowering.leaf(spark.range(100).selectExpr("int(id) k"), [("k", key)], weighted=False)
     found = key_ranges.restrict_to_ranges(lowering, rows, [Reference(key)], KeyRanges(5, (intervals,)))
     condition = str(found.plan.condition().toString())
     assert condition.count(">=") == compared

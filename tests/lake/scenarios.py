@@ -100,7 +100,7 @@ def landing(at: Scenario) -> None:
         reshape: bool = False,
         name: str = "landed",
     ) -> None:
-        at.do(what, lambda t: wrote.append(t.replace_where(rows, condition, "{}", partition, reshape)), name)
+        at.do(what, lambda t: wrote.append(t.replace_where(rows, condition, "{}", partition, reshape=reshape)), name)
 
     replaced("landed", days, "true")
     replaced("landed a day again", at.rows(("a", 5), ("a", 6), schema=columns), "`day` IN ('a')")
@@ -111,7 +111,11 @@ def landing(at: Scenario) -> None:
     replaced("reshaped", at.rows((1, "x"), schema="w int, other string"), "true", "other", True)
     replaced("landed odd names", at.rows((1,), schema="`a b` int"), "true", None, name="odd")
     at.do("appended odd names", lambda t: t.append(at.rows((1,), schema="`a b` int"), mark(1), None), "odd too")
-    at.do("appended mapped", lambda t: t.append(at.rows((1,), schema="`a b` int"), mark(1), None, True), "mapped")
+    at.do(
+        "appended mapped",
+        lambda t: t.append(at.rows((1,), schema="`a b` int"), mark(1), None, name_mapping=True),
+        "mapped",
+    )
     left_out = at.rows(("a", 1), ("b", 2), ("b", 3), schema="p string, v int")
     replaced("quarantined", left_out, "true", None, name="quarantine")
     replaced("quarantined again", at.rows(("b", 4), schema="p string, v int"), "p IN ('b')", None, name="quarantine")
@@ -175,7 +179,7 @@ def other_writers(at: Scenario) -> None:
     at.note(
         "over several versions",
         [
-            weights(file_difference(found, b, a).frame(["k", "v"], True))
+            weights(file_difference(found, b, a).frame(["k", "v"], consolidate=True))
             for b, a in ((1, 5), (3, 9), (5, 2), (0, found.version() or 0))
         ],
     )
@@ -258,7 +262,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         shown["differing files"] = [
             rows(side) for pair in ((before, version), (version, before)) for side in table.compare(*pair)
         ]
-        shown["change"] = weights(change.frame(columns, True)) if columns else None
+        shown["change"] = weights(change.frame(columns, consolidate=True)) if columns else None
     return shown
 
 

@@ -175,9 +175,9 @@ def test_two_processes_at_one_epoch(delta: DeltaSandbox) -> None:
         DirectCommit.begin(delta.spark, table.path, open_log(delta.spark, table.path, "t"), mark(2)) for _ in range(2)
     ]
     first, second = (each for each in begun if each is not None)
-    first.finish(first.write_files(rows(delta, (0, 2, "b"))), False)
+    first.finish(first.write_files(rows(delta, (0, 2, "b"))), overwrites=False)
     with pytest.raises(JavaError, match=r"(?i)concurrent"):
-        second.finish(second.write_files(rows(delta, (0, 2, "b"))), False)
+        second.finish(second.write_files(rows(delta, (0, 2, "b"))), overwrites=False)
     assert sorted(row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()) == [1, 2]
 
 

@@ -198,10 +198,10 @@ def test_a_row_that_somebody_deletes_meanwhile(delta: DeltaSandbox, monkeypatch:
     """Protects from a row that comes back, as its file had no deletion vector when the merge began."""
     table, finish = made(delta.spark, Path(delta.path("t")), {1: 5, 3: 6}), DirectCommit.finish
 
-    def beside(commit: DirectCommit, actions: list[Any], overwrites: bool) -> None:
+    def beside(commit: DirectCommit, actions: list[Any], *, overwrites: bool) -> None:
         monkeypatch.undo()
         delta.spark.sql(f"delete from delta.`{table.path}` where v = 6")
-        finish(commit, actions, overwrites)
+        finish(commit, actions, overwrites=overwrites)
 
     monkeypatch.setattr(DirectCommit, "finish", beside)
     with pytest.raises(JavaError, match=r"(?i)concurrent"):

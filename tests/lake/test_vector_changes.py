@@ -32,7 +32,7 @@ def test_many_rows_of_one_file(delta: DeltaSandbox) -> None:
     rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(delta.path("t"))
     for h in (1, 2):
         delta.spark.sql(f"delete from delta.`{delta.path('t')}` where h = {h}")
-    change = file_difference(DeltaTable(delta.spark, delta.path("t")), 1, 2).frame(["k", "h"], False)
+    change = file_difference(DeltaTable(delta.spark, delta.path("t")), 1, 2).frame(["k", "h"], consolidate=False)
     net = change.groupBy("h").agg(F.sum(WEIGHT).alias("rows"), F.sum(F.col("k") * F.col(WEIGHT)).alias("sum"))
     removed = rows.where("h = 2").agg(-F.count("k"), -F.sum("k")).collect()[0]
     assert [tuple(row) for row in net.where("rows <> 0").collect()] == [(2, *removed)]
@@ -55,7 +55,7 @@ def test_the_difference_of_two_versions(delta: DeltaSandbox, long: bool, most: i
     with mock.patch.object(vector_changes, "MOST_CHARACTERS", most):
         for before, after in PAIRS if long else BY_DAY:
             found = Counter[tuple[int, int]]()
-            for row in file_difference(table, before, after).frame(["k", "g"], False).collect():
+            for row in file_difference(table, before, after).frame(["k", "g"], consolidate=False).collect():
                 found[row.k, row.g] += row.asDict().get(WEIGHT, 1)
             expected = {key: held[after][key] - held[before][key] for key in held[after] | held[before]}
             assert {k: n for k, n in found.items() if n} == {k: n for k, n in expected.items() if n}

@@ -194,7 +194,7 @@ class DeltaRules:
 
     def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
         """Return J(l', after(r)) − J(l', before(r))."""
-        change = self._pruning.once(node.right.columns, change, self._pruning.is_small(node.right))
+        change = self._pruning.once(node.right.columns, change, small=self._pruning.is_small(node.right))
         reach = self._pruning.right_reach(node, change)
         if reach is None:
             return []
@@ -299,7 +299,9 @@ class InnerJoins:
         for step in steps:
             plan = joined.inputs[step.position]
             side = self._rules.after(plan) if rank[step.position] < rank[start] else self._rules.before(plan)
-            found = self._pruning.next_input(term, columns, step, plan, side, bool(inside & all_column_names(plan)))
+            found = self._pruning.next_input(
+                term, columns, step, plan, side, mixed=bool(inside & all_column_names(plan))
+            )
             if found is None:
                 return None
             inside = all_column_names(plan) | (inside if found[0].rows is term.rows else frozenset[str]())

@@ -41,7 +41,7 @@ class GroupRecompute:
         if not layout.state.keys:
             return keep(self._fresh(layout)) if layout.state.recompute_always or keys.count() else kept
         named = keys.toDF(*(key.name for key in layout.state.keys))
-        touched, ranges = self.pruning.keys_with_ranges(layout.state.input, layout.state.keys, named, small)
+        touched, ranges = self.pruning.keys_with_ranges(layout.state.input, layout.state.keys, named, small=small)
         fresh = self._fresh(layout, self.pruning.key_reach(layout.state.keys, touched, ranges))
         keys = touched.toDF(*layout.keys)
         if layout.state.recompute_always:  # a group without rows is not recomputed, and so it is deleted

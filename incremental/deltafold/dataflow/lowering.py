@@ -92,7 +92,7 @@ class Lowering:
             case _:
                 assert_never(scalar)
 
-    def leaf(self, frame: DataFrame, columns: Sequence[tuple[str, Column]], weighted: bool) -> Relation:
+    def leaf(self, frame: DataFrame, columns: Sequence[tuple[str, Column]], *, weighted: bool) -> Relation:
         """Return a DataFrame's columns under the plan's attributes; weighted: it has the weight column too."""
         plan = catalyst.analysed_plan(frame)
         given = {str(a.name()): a for a in catalyst.sequence(plan.output())}
@@ -101,7 +101,7 @@ class Lowering:
             items.append(catalyst.alias(self.spark, given[WEIGHT], self.weight))
         return Relation(self.project(items, plan), weighted)
 
-    def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]], weighted: bool = False) -> Relation:
+    def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]], *, weighted: bool = False) -> Relation:
         """Compute expressions over a DataFrame's column names, under the plan's attributes; weighted: as of `leaf`."""
         named = [catalyst.alias(self.spark, expression, self.attribute(column)) for column, expression in items]
         if weighted:
@@ -151,7 +151,7 @@ class Lowering:
         plans = [self.project(items, relation.plan)]
         for others_columns, other in others:
             given = [self.attribute(column) for column in others_columns]
-            plans.append(self._renew(given, other, weighted))
+            plans.append(self._renew(given, other, weighted=weighted))
         if len(plans) == 1:
             return Relation(plans[0], weighted)
         return Relation(self._logical.Union(catalyst.vector(self.spark, plans), False, False), weighted)
@@ -270,7 +270,7 @@ class Lowering:
             return self._as(self.weight, target)
         return catalyst.alias(self.spark, catalyst.parse_expression(self.spark, "1L"), target)
 
-    def _renew(self, attributes: Sequence[J], relation: Relation, weighted: bool) -> J:
+    def _renew(self, attributes: Sequence[J], relation: Relation, *, weighted: bool) -> J:
         """Return the relation with new attribute ids, so that two terms of a union never share one."""
         items = [catalyst.new_alias(self.spark, attribute, attribute.name()) for attribute in attributes]
         if weighted:

@@ -32,11 +32,11 @@ class Merge:
     def __init__(self, lowering: Lowering, layout: Layout) -> None:
         self._lowering, self.layout = lowering, layout
 
-    def first(self, table: Table, homomorphic: DataFrame, mark: Mark, name_mapping: bool) -> None:
+    def first(self, table: Table, homomorphic: DataFrame, mark: Mark, *, name_mapping: bool) -> None:
         """Write the first epoch: the table is h of all rows."""
-        table.append(self._arrange(self._complete(homomorphic)), mark, BUCKET, name_mapping)
+        table.append(self._arrange(self._complete(homomorphic)), mark, BUCKET, name_mapping=name_mapping)
 
-    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark, few: bool) -> bool:
+    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark, *, few: bool) -> bool:
         """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
         update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merge_sql(n)) for n in self._stored}}
         update |= self._answers(self._merge_sql)
@@ -55,12 +55,12 @@ class Merge:
         condition = f"t.{near} AND {self._same_key if self.layout.keys else f't.{BUCKET} = u.{BUCKET}'}"
         return table.merge(homomorphic, condition, clauses, mark, near if few else None)
 
-    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, few: bool) -> bool:
+    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, *, few: bool) -> bool:
         """Read, merge and rewrite the whole table in one commit; returns whether it was a direct one.
 
         few: the change is in one partition, and needs no shuffle.
         """
-        return table.overwrite(self._rewritten(table.at(version), homomorphic, few), mark, BUCKET)
+        return table.overwrite(self._rewritten(table.at(version), homomorphic, few=few), mark, BUCKET)
 
     def rewrite_buckets(
         self, table: Table, version: int, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark
@@ -71,9 +71,9 @@ class Merge:
         """
         condition = in_buckets(buckets)
         stored = table.in_partitions(version, condition)
-        return table.replace_partitions(self._rewritten(stored, homomorphic, True), condition, mark, BUCKET)
+        return table.replace_partitions(self._rewritten(stored, homomorphic, few=True), condition, mark, BUCKET)
 
-    def _rewritten(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
+    def _rewritten(self, stored: DataFrame, change: DataFrame, *, few: bool) -> DataFrame:
         """Return stored rows with the change merged into them."""
         if few:
             stored, change = in_one_task(stored, change)

@@ -70,12 +70,12 @@ class Bag:
         bucket = stored_bag(self._columns, self._buckets).bucket
         return summed.where(F.col(WEIGHT) != 0).withColumn(BUCKET, F.expr(bucket))
 
-    def load(self, rows: DataFrame, mark: Mark, name_mapping: bool, small: bool) -> BagChange:
+    def load(self, rows: DataFrame, mark: Mark, *, name_mapping: bool, small: bool) -> BagChange:
         """Write the first rows of the table; returns their number. small: as one file (D-158)."""
         bucketed = rows.withColumn(BUCKET, F.expr(stored_bag(self._columns, self._buckets).bucket))
         arranged = bucketed if self._buckets == 1 and not small else self._arrange(bucketed)
         numbered = arranged.withColumn(COPY, -1 - F.monotonically_increasing_id())
-        self._table.append(numbered.select(*self._fields), mark, BUCKET, name_mapping)
+        self._table.append(numbered.select(*self._fields), mark, BUCKET, name_mapping=name_mapping)
         version = self._table.version()
         assert version is not None
         known = self._table.rows(version)
@@ -86,14 +86,16 @@ class Bag:
         named = known_partitions(found["partitions"], self._tuning.reported_partitions)
         return BagChange(found["rows"], 0, (), named)
 
-    def publish(self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, name_mapping: bool) -> bool:
+    def publish(
+        self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, *, name_mapping: bool
+    ) -> bool:
         """Apply a consolidated change, computed once, to the version `before`; moved: its size.
 
         Returns False if an existing table was written by Delta's writer instead of a direct commit.
         """
         inserted = self._number_copies(change, mark.epoch)
         if before is None or not moved.deleted:
-            direct = self._table.append(self._arrange(inserted), mark, BUCKET, name_mapping)
+            direct = self._table.append(self._arrange(inserted), mark, BUCKET, name_mapping=name_mapping)
             return direct or before is None
         stored, rewrites = self._table.at(before), self.small
         if not rewrites and self._merge_all_copies(change, inserted, moved, mark):
@@ -103,17 +105,17 @@ class Bag:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
             counted = [F.count(F.lit(1)).alias("rows")]
             checkpoints = Checkpoints(block, self._tuning.local_rows)
-            deleted, found = checkpoints.measure(self._choose_copies(near, change, few), counted, few)
+            deleted, found = checkpoints.measure(self._choose_copies(near, change, few=few), counted, few)
             if found["rows"] != moved.deleted:
                 raise StateError(
                     f"the view table {self._table.path} lacks {moved.deleted - found['rows']} of the rows to delete: "
                     "somebody changed it. Rebuild the view."
                 )
             if rewrites:
-                return self._rewrite(stored, deleted, inserted, mark, few)
+                return self._rewrite(stored, deleted, inserted, mark, few=few)
             return self._merge(deleted, inserted, moved, mark)
 
-    def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, mark: Mark, few: bool) -> bool:
+    def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, mark: Mark, *, few: bool) -> bool:
         """Write all rows but the deleted ones, and the inserted ones; returns whether by a direct commit."""
         if few:
             stored, deleted = in_one_task(stored, deleted)
@@ -156,7 +158,7 @@ class Bag:
     def _fields(self) -> list[str]:
         return [*(quoted(name) for name in self._columns), COPY, BUCKET]
 
-    def _choose_copies(self, stored: DataFrame, change: DataFrame, few: bool) -> DataFrame:
+    def _choose_copies(self, stored: DataFrame, change: DataFrame, *, few: bool) -> DataFrame:
         """Return as many stored copies of each row as its negative weight says, the oldest first."""
         gone = change.where(F.col(WEIGHT) < 0)
         if few:

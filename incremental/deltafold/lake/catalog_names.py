@@ -161,7 +161,7 @@ def absence(spark: SparkSession, name: str) -> str:
     return f"there is no {missing} in the catalog. Create it, or correct the name{hint}"
 
 
-def no_data(source: str, table: VersionedTable, was_read: bool = False) -> str:
+def no_data(source: str, table: VersionedTable, *, was_read: bool = False) -> str:
     """Return why a source has no table, and the fix; was_read: an epoch has read it."""
     if isinstance(table, CatalogTable):
         found = table.look_up_once()

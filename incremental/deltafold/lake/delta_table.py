@@ -188,7 +188,7 @@ class DeltaTable:
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""
         actions = to_java(self.spark, [file.action for file in files])
-        return self._frame(self._snapshot_at(version), actions, any(file.identity[1] for file in files))
+        return self._frame(self._snapshot_at(version), actions, vectors=any(file.identity[1] for file in files))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which deletion vectors of the same files differ; `_change_type` is delete or insert."""
@@ -199,7 +199,7 @@ class DeltaTable:
         snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
         if files is not None and int(snapshot.checksumOpt().get().tableSizeBytes()) <= WHOLE_BYTES:
-            return self._frame(snapshot, files, has_vectors(snapshot, files))
+            return self._frame(snapshot, files, vectors=has_vectors(snapshot, files))
         return self._load(version)
 
     def scan(self, version: int) -> DataFrame:
@@ -216,16 +216,16 @@ class DeltaTable:
         """What its file system needs beside Spark's own settings, such as credentials."""
         return {}
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, *, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none; returns whether by a direct commit."""
-        return self._write(frame, mark, "append", partition, name_mapping)
+        return self._write(frame, mark, "append", partition, name_mapping=name_mapping)
 
     def overwrite(self, frame: DataFrame, mark: Mark, partition: str | None) -> bool:
         """Replace all rows in one commit; returns whether by a direct one."""
-        return self._write(frame, mark, "overwrite", partition, False)
+        return self._write(frame, mark, "overwrite", partition, name_mapping=False)
 
     def replace_where(
-        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, *, reshape: bool = False
     ) -> int:
         """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
 
@@ -252,7 +252,9 @@ class DeltaTable:
         """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
         snapshot = self._snapshot_at(version)
         files = known_files(snapshot)
-        rows = self._load(version) if files is None else self._frame(snapshot, files, has_vectors(snapshot, files))
+        rows = (
+            self._load(version) if files is None else self._frame(snapshot, files, vectors=has_vectors(snapshot, files))
+        )
         return rows.where(condition)
 
     def replace_partitions(self, frame: DataFrame, condition: str, mark: Mark, partition: str) -> bool:
@@ -295,9 +297,9 @@ class DeltaTable:
         """Make a commit without rows, which only carries the mark; returns whether by a direct one."""
         if write_directly(self, None, mark) is not None:
             return True
-        return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, False)
+        return self._write(self.at(int(self._latest().version())).limit(0), mark, "append", None, name_mapping=False)
 
-    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, name_mapping: bool) -> bool:
+    def _write(self, frame: DataFrame, mark: Mark, mode: str, partition: str | None, *, name_mapping: bool) -> bool:
         replaced = ALL if mode == "overwrite" else None
         if self.version() is not None and write_directly(self, frame, mark, partition, replaced) is not None:
             return True
@@ -310,7 +312,7 @@ class DeltaTable:
         writer.save(self.path)
         return False
 
-    def _frame(self, snapshot: J, files: J, vectors: bool) -> DataFrame:
+    def _frame(self, snapshot: J, files: J, *, vectors: bool) -> DataFrame:
         log = self.log
         described = snapshot if vectors else without_vectors(self.spark, log, snapshot)
         return rows_of_files(self.spark, log, described, files)

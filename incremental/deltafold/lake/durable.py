@@ -38,13 +38,13 @@ def make_private(folder: Place) -> None:
         place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
 
 
-def write_durably(path: Place, text: str, keep: bool = False) -> None:
+def write_durably(path: Place, text: str, *, keep: bool = False) -> None:
     """Replace a file atomically; the new content survives a power cut. Needs a lock: one writer at a time.
 
     keep: at a URI, keep the old contents, so that a writer that lost its lease while it was paused is refused.
     """
     if isinstance(path, RemotePath):
-        path.write(text, keep)
+        path.write(text, keep=keep)
         return
     scratch = path.with_suffix(".tmp")
     with scratch.open("w", encoding="utf-8") as file:

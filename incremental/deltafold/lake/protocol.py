@@ -190,7 +190,7 @@ class Table(VersionedTable, Protocol):
         """Return the last epoch that an application wrote, None if it wrote none."""
         ...
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, *, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none; skipped where the mark's epoch has been written."""
         ...
 
@@ -199,7 +199,7 @@ class Table(VersionedTable, Protocol):
         ...
 
     def replace_where(
-        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, *, reshape: bool = False
     ) -> int:
         """Replace the rows that fulfil a condition with those of the frame; returns the rows written.
 

@@ -62,7 +62,7 @@ class SqlView:
         return CatalogEntry(found.get("type") == "VIEW", *fields)
 
     def write(
-        self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], replace: bool
+        self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], *, replace: bool
     ) -> None:
         """Create the view with these columns, replacing an existing one: in one step if the catalog can.
 
@@ -76,7 +76,7 @@ class SqlView:
         except JavaError as error:
             if replace and is_caused_by(error, "java.lang.UnsupportedOperationException"):
                 self.drop()
-                self.write(text, columns, comment, properties, False)
+                self.write(text, columns, comment, properties, replace=False)
                 return
             raise CatalogError(f"SQL view {self.name}: {self._fault(error, self._remedy(error))}") from error
 

@@ -72,7 +72,7 @@ class Difference:
         removed, added, _, _ = self.sides()
         return bool(removed and added)
 
-    def frame(self, columns: Sequence[str], consolidate: bool) -> DataFrame:
+    def frame(self, columns: Sequence[str], *, consolidate: bool) -> DataFrame:
         """Return the change of some columns: plain rows if insert-only, else a Z-set.
 
         consolidate: sum the weights of identical rows, where Spark can compare rows (see `sum_weights`).

@@ -150,7 +150,7 @@ class Replacement:
         keys = [partition.key for partition in self.changed]
         metadata = json.dumps({"landed": keys, "removed": [*self.removed]})
         column = self.records.files.partition_by
-        return self.table.replace_where(rows, self._condition, metadata, column, self.reshaped)
+        return self.table.replace_where(rows, self._condition, metadata, column, reshape=self.reshaped)
 
     @property
     def _condition(self) -> str:

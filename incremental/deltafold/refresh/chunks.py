@@ -206,7 +206,7 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) 
 
 def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list[PathChange]]:
     """Yield the changes of each chunk, in their order."""
-    by_source = [path_changes(name, found[name], each.whole) for name in sorted(found)]
+    by_source = [path_changes(name, found[name], whole=each.whole) for name in sorted(found)]
     chunk: list[PathChange] = []
     room = each.bytes
     for change in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
@@ -219,7 +219,7 @@ def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list
         yield chunk
 
 
-def path_changes(name: str, change: Difference, whole: bool) -> list[PathChange]:
+def path_changes(name: str, change: Difference, *, whole: bool) -> list[PathChange]:
     """Return the changes of one source by path, so that the files of one partition follow each other."""
     paths: dict[str, tuple[list[File], list[File]]] = {}
     for side, files in enumerate((change.removed, change.added)):

@@ -138,10 +138,10 @@ class EpochLeaves:
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
             frame = self.changes.frame(leaf.relation, [name for name, _ in leaf.fields])
-            return self.lowering.leaf(frame, leaf.fields, WEIGHT in frame.columns)
+            return self.lowering.leaf(frame, leaf.fields, weighted=WEIGHT in frame.columns)
         if (loop := self.loops.get(leaf.state)) is not None:
             names = zip(loop.stored.row, leaf.columns, strict=True)
-            return self.lowering.leaf(loop.answer_change, list(names), True)
+            return self.lowering.leaf(loop.answer_change, list(names), weighted=True)
         state = self.states[leaf.state]
         assert state.touched is not None
         few = state.found is not None and state.found.groups <= self.epoch.tuning.broadcast_rows
@@ -158,13 +158,13 @@ class EpochLeaves:
     def _source(self, leaf: SourceRead, table: VersionedTable, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
-        return self.lowering.leaf(self._at(table, version), leaf.fields, False)
+        return self.lowering.leaf(self._at(table, version), leaf.fields, weighted=False)
 
     def _loop(self, leaf: StateRead, loop: LoopVersions, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
         answer = loop.stored.answer(self._at(loop.table, version))
-        return self.lowering.leaf(answer, list(zip(loop.stored.row, leaf.columns, strict=True)), False)
+        return self.lowering.leaf(answer, list(zip(loop.stored.row, leaf.columns, strict=True)), weighted=False)
 
     def _at(self, table: VersionedTable, version: int) -> DataFrame:
         """Return a version of a table, cached, each time with new attribute ids."""
@@ -187,8 +187,8 @@ class EpochLeaves:
     def _changed_state(self, leaf: StateRead, state: StateVersions, before: int) -> Relation:
         """Return the change of a state from the files that differ, which may have rows that both versions have."""
         names = [name for name in state.layout.columns if name != BUCKET]
-        rows = file_difference(state.table, before, state.after).frame(names, False)
-        return self.lowering.compute(rows, self._answers(leaf, state.layout), WEIGHT in rows.columns)
+        rows = file_difference(state.table, before, state.after).frame(names, consolidate=False)
+        return self.lowering.compute(rows, self._answers(leaf, state.layout), weighted=WEIGHT in rows.columns)
 
     def _answers(self, leaf: StateRead, layout: Layout) -> list[tuple[Column, J]]:
         """Return the columns of a reader of a state, and their values over the stored ones."""

@@ -52,7 +52,7 @@ class Executor:
         self.pointer.point()
         return report
 
-    def epoch(self, strategy: RefreshStrategy, intent: Intent, progress: Progress | None, resumed: bool) -> Epoch:
+    def epoch(self, strategy: RefreshStrategy, intent: Intent, progress: Progress | None, *, resumed: bool) -> Epoch:
         """Return the inputs and outputs of a planned epoch."""
         tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         measure = Measure(self.store.spark, progress)
@@ -60,7 +60,7 @@ class Executor:
         return Epoch(self.store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
 
     @contextmanager
-    def counting(self, epoch: Epoch, title: str, is_copy: bool = False) -> Generator[None]:
+    def counting(self, epoch: Epoch, title: str, *, is_copy: bool = False) -> Generator[None]:
         """Count the cost of an epoch; on failure, remove its entry, take it back, or add to the error what is left.
 
         An error of a loop gets the name of the view, which may be one below the refreshed one.
@@ -72,13 +72,13 @@ class Executor:
         except DeltafoldError as error:
             if isinstance(error, NotConvergedError):
                 error.args = (f"view {epoch.intent.view}: {error}",)
-            self._fail(epoch, error, is_copy)
+            self._fail(epoch, error, is_copy=is_copy)
             raise
 
     def _write(self, plan: EpochPlan, progress: Progress | None) -> tuple[Epoch, EpochResult]:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
-        whole = self.epoch(plan.strategy, intent, progress, plan.is_resumed)
+        whole = self.epoch(plan.strategy, intent, progress, resumed=plan.is_resumed)
         sources = tables_of_chunk(whole.sources, intent.sources, intent.part)
         epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
@@ -108,7 +108,7 @@ class Executor:
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         return report
 
-    def _fail(self, epoch: Epoch, error: DeltafoldError, is_copy: bool) -> None:
+    def _fail(self, epoch: Epoch, error: DeltafoldError, *, is_copy: bool) -> None:
         """Remove the entry of an epoch that wrote nothing, or take it back, so the next can differ.
 
         One that would not fail again for its own data stays, and the fix is added to the error.

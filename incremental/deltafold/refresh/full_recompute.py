@@ -73,7 +73,7 @@ class FullRecompute:
         with epoch.measure.phase("recompute"):
             answer = self._answer(epoch)
             if before is None:
-                moved = bag.load(answer, epoch.mark(VIEW), needs_mapping(self.columns), small=False)
+                moved = bag.load(answer, epoch.mark(VIEW), name_mapping=needs_mapping(self.columns), small=False)
             else:
                 moved = self._exchange(answer, bag, epoch, before)
         if not moved.rows and before is not None:
@@ -96,7 +96,7 @@ class FullRecompute:
             with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
                 moved = bag.summarise(found)
                 if moved.rows:
-                    bag.publish(difference, moved, before, mark, needs_mapping(self.columns))
+                    bag.publish(difference, moved, before, mark, name_mapping=needs_mapping(self.columns))
                 return moved
 
     def _answer(self, epoch: Epoch) -> DataFrame:

@@ -81,7 +81,7 @@ class Planner:
         return EpochPlan(strategy, intent, strategy.verdict, last=last)
 
     def pins(
-        self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], rebuild: bool
+        self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], *, rebuild: bool
     ) -> Mapping[str, Pin]:
         """Return the pins of the next epoch by source, from the last epoch's versions, or from none for a rebuild.
 
@@ -94,7 +94,7 @@ class Planner:
         return pins
 
     def next(
-        self, last: Entry | None, pins: Mapping[str, Pin], rebuild: bool, chunk_bytes: int | None, lost: str = ""
+        self, last: Entry | None, pins: Mapping[str, Pin], *, rebuild: bool, chunk_bytes: int | None, lost: str = ""
     ) -> EpochPlan:
         """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
@@ -168,7 +168,7 @@ class Planner:
             if pin.before is None or pin.before == pin.after:
                 continue
             changed = file_difference(self.inputs.tables[name], pin.before, pin.after)
-            if not changed.empty and not changed.frame(list(read.get(name, ())), True).isEmpty():
+            if not changed.empty and not changed.frame(list(read.get(name, ())), consolidate=True).isEmpty():
                 before, after = (self.inputs.tables[name].rows(version) for version in (pin.before, pin.after))
                 rows = "" if before is None or after is None else f", from {before:,} to {after:,} rows"
                 raise SourceError(

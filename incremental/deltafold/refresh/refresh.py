@@ -67,6 +67,7 @@ class Refresh:
         self,
         versions: Mapping[str, int] | None,
         progress: Progress | None,
+        *,
         rebuild: bool = False,
         chunk_bytes: int | None = None,
     ) -> Report:
@@ -77,7 +78,7 @@ class Refresh:
         store = self._store
         locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
-            begun = self._begin(progress, rebuild)
+            begun = self._begin(progress, rebuild=rebuild)
             done: Done = {}
             last = store.journal.last_complete()
             read = base_versions(last.intent.sources) if last is not None else ()
@@ -114,7 +115,7 @@ class Refresh:
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
 
-    def _begin(self, progress: Progress | None, rebuild: bool = False) -> Beginning:
+    def _begin(self, progress: Progress | None, *, rebuild: bool = False) -> Beginning:
         """Point readers to the answer, and finish an interrupted epoch."""
         self._pointer.begin()
         rebuild = rebuild or self._replaces(progress)
@@ -148,7 +149,9 @@ class Refresh:
             self._check_healing(begun.lost, targets, progress)
         try:
             lost = "" if begun.lost is None else str(begun.lost)
-            report = self._refresh_to(targets, reached, progress, begun.rebuild, chunk_bytes, lost)
+            report = self._refresh_to(
+                targets, reached, progress, rebuild=begun.rebuild, chunk_bytes=chunk_bytes, lost=lost
+            )
             report = self._finish_chunks(progress, report) or report
             if (last := self._store.journal.last()) is not None and not last.complete:
                 report = self._refresh_to(targets, reached, progress)
@@ -234,6 +237,7 @@ class Refresh:
         targets: Targets,
         reached: Mapping[str, UpstreamState],
         progress: Progress | None,
+        *,
         rebuild: bool = False,
         chunk_bytes: int | None = None,
         lost: str = "",
@@ -246,16 +250,16 @@ class Refresh:
         if last is not None and not rebuild:
             self._check_query(last)
             check_tables(self._store, last)
-        pins = self._planner.pins(last, targets, reached, rebuild)
+        pins = self._planner.pins(last, targets, reached, rebuild=rebuild)
         if last is not None and not rebuild and not last.complete:
             report = self._executor.run(self._planner.rest(last, pins), progress)
             return merge_chunk_reports(self._store.journal.entries(), report)
         if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
             return self._keep_epoch(last, pins)
-        plan = self._planner.next(last, pins, rebuild, chunk_bytes, lost)
+        plan = self._planner.next(last, pins, rebuild=rebuild, chunk_bytes=chunk_bytes, lost=lost)
         report = self._run(plan, progress)
         if report is None:
-            return self._refresh_to(targets, reached, progress, rebuild or self._has_failed())
+            return self._refresh_to(targets, reached, progress, rebuild=rebuild or self._has_failed())
         return (
             with_resumed(self._refresh_to(targets, reached, progress, chunk_bytes=chunk_bytes), report)
             if plan.falls_short

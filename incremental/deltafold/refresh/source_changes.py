@@ -93,7 +93,10 @@ class SourceChanges:
             F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0L)), 0L)").alias(ROWS_REMOVED),
             F.expr(f"coalesce(max({WEIGHT}), 1L)").alias(COPIES),
         ]
-        frame, small = changed.frame(list(self._columns[relation]), True), changed.bytes <= tuning.local_bytes
+        frame, small = (
+            changed.frame(list(self._columns[relation]), consolidate=True),
+            changed.bytes <= tuning.local_bytes,
+        )
         rows, found = self.checkpoints.measure(frame, measures, small)
         added, removed = int(found[ROWS_ADDED]), int(found[ROWS_REMOVED])
         if not small and added + removed <= tuning.local_rows:

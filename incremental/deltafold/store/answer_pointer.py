@@ -100,7 +100,7 @@ class AnswerPointer:
         sql_view, replaces = self._sql_view(name), self._sql_query is not None
         try:
             with log_work("publish", about):
-                sql_view.write(shown, names, comment, properties, replaces)
+                sql_view.write(shown, names, comment, properties, replace=replaces)
         except CatalogError as error:
             raise CatalogError(
                 f"view {address.view}: it is refreshed to epoch {address.epoch}, but the SQL view {name} could not be "

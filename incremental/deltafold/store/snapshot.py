@@ -126,7 +126,7 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     """
     latest = table.version()
     if latest is None:
-        raise SourceError(no_data(source, table, True))
+        raise SourceError(no_data(source, table, was_read=True))
     behind = latest - version
     if behind == 0:
         return Lag(0, 0)

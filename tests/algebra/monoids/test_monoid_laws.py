@@ -86,7 +86,7 @@ class Laboratory:
 
 def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
     if isinstance(plan, SourceRead):
-        return lowering.leaf(frame, plan.fields, WEIGHT in frame.columns)
+        return lowering.leaf(frame, plan.fields, weighted=WEIGHT in frame.columns)
     (child,) = plan.children
     return lowering.linear(plan, lowered(lowering, child, frame))
 

@@ -147,7 +147,7 @@ class ByLevel:
 Acceptance = RetractThenInsert | ByLevel
 
 
-def acceptance_of(candidates: Candidates, small: bool) -> Acceptance:
+def acceptance_of(candidates: Candidates, *, small: bool) -> Acceptance:
     """Return how the candidates of a loop are accepted, by its kind; small: one task judges them."""
     return RetractThenInsert(candidates) if candidates.loop.traits.is_set else ByLevel(candidates, small)
 

@@ -80,7 +80,7 @@ class FromNothing:
             if number and len(rounds) >= loop.limit:
                 raise beyond_limit(self._candidates)
             rounds.append(Round("levels", number))
-            change, block = self._derive(level, len(rounds) - 1, fixed)
+            change, block = self._derive(level, len(rounds) - 1, fixed=fixed)
         return self._collect(), tuple(rounds)
 
     def _accept(self, change: DataFrame, block: ExitStack) -> tuple[DataFrame, ExitStack]:
@@ -120,18 +120,20 @@ class FromNothing:
         best = f"{value} <=> {least}({value}) OVER (PARTITION BY {key})"
         return rows.withColumn(ACCEPTED, F.expr(f"if({best}, {ACCEPTED}, 0)"))
 
-    def _derive(self, level: DataFrame, number: int, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
+    def _derive(self, level: DataFrame, number: int, *, fixed: bool) -> tuple[DataFrame | None, ExitStack]:
         """Return the candidates derived from the accepted rows of a level; fixed: from an empty loop, too."""
         block, candidates = ExitStack(), self._candidates
         times = f"{ACCEPTED} * {candidates.copies_sql(ROWS)}"
         frontier = level.where(f"{ACCEPTED} > 0").withColumn(WEIGHT, F.expr(f"CAST({times} AS BIGINT)"))
         frontier = frontier.select(*map(quoted, candidates.identity), WEIGHT)
 
-        def rows(moved: bool) -> DataFrame:
-            known = candidates.repeat_rows(self._pile.frame, times)
-            return known if moved else known.where(f"{LEVEL} < {number}")
+        def rows_after() -> DataFrame:
+            return candidates.repeat_rows(self._pile.frame, times)
 
-        leaves = FrontierChange(candidates, self._step.sides, self._step.size, frontier, rows)
+        def rows_before() -> DataFrame:
+            return rows_after().where(f"{LEVEL} < {number}")
+
+        leaves = FrontierChange(candidates, self._step.sides, self._step.size, frontier, rows_before, rows_after)
         derived = self._step.after(leaves, block) if fixed else self._step.derive_change(leaves, block)
         return self._step.sum_weights([] if derived is None else [derived]), block
 

@@ -200,7 +200,7 @@ class Iteration:
             rows = (
                 rows.coalesce(1) if self.small else rows
             )  # so that one task joins and groups them without an exchange
-            return self.lowering.leaf(rows, list(zip(self.names, leaf.columns, strict=True)), False)
+            return self.lowering.leaf(rows, list(zip(self.names, leaf.columns, strict=True)), weighted=False)
         if leaf.name not in self._sides:
             plan = next(side.plan for side in self.loop.sides if side.given.name == leaf.name)
             named = [(column, f"c{i}") for i, column in enumerate(plan.columns)]
@@ -208,7 +208,7 @@ class Iteration:
             kept = Checkpoints(self.block, self.most).keep(frame.coalesce(1) if self.small else frame)
             self._sides[leaf.name] = kept
         named = [(f"c{i}", column) for i, column in enumerate(leaf.columns)]
-        return self.lowering.leaf(self._sides[leaf.name], named, False)
+        return self.lowering.leaf(self._sides[leaf.name], named, weighted=False)
 
     def _frame(self, relation: Relation, columns: Sequence[Column]) -> DataFrame:
         """Return a plan's rows under the names of the loop's columns."""

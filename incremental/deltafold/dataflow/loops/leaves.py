@@ -88,7 +88,7 @@ class SideInputs:
             frame = self.lowering.frame(self.rules.after(plan), named)
             self._kept[given.name] = self.checkpoints.keep(frame.coalesce(1) if self.is_small() else frame)
         names = [column.name for column in plan.columns]
-        return self.lowering.leaf(self._kept[given.name], list(zip(names, given.columns, strict=True)), False)
+        return self.lowering.leaf(self._kept[given.name], list(zip(names, given.columns, strict=True)), weighted=False)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class StepLeaves:
     def relation(self, leaf: Leaf, rows: DataFrame) -> Relation:
         """Return rows of the loop, with their levels, under the columns of the leaf."""
         names = zip(self.candidates.identity, leaf.columns, strict=True)
-        return self.sides.lowering.leaf(rows, list(names), WEIGHT in rows.columns)
+        return self.sides.lowering.leaf(rows, list(names), weighted=WEIGHT in rows.columns)
 
     def hashed_if_small(self, change: Relation) -> Relation:
         """Return a change that the only task of a small step joins by hash, where Spark would broadcast it by a job."""
@@ -164,10 +164,11 @@ class SideChange(StepLeaves):
 
 @dataclass(frozen=True)
 class FrontierChange(StepLeaves):
-    """The loop's rows change by the frontier; rows: all of them before (False) and after (True) this move."""
+    """The loop's rows change by the frontier; rows_before, rows_after: all of them before and after this move."""
 
     frontier: DataFrame
-    rows: Callable[[bool], DataFrame]
+    rows_before: Callable[[], DataFrame]
+    rows_after: Callable[[], DataFrame]
 
     def has_changed(self, leaf: Leaf) -> bool:
         """Return whether the leaf is the loop."""
@@ -175,11 +176,11 @@ class FrontierChange(StepLeaves):
 
     def before(self, leaf: Leaf) -> Relation:
         """Return the rows before the move."""
-        return self.relation(leaf, self.rows(False)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
+        return self.relation(leaf, self.rows_before()) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def after(self, leaf: Leaf) -> Relation:
         """Return the rows once the move is made."""
-        return self.relation(leaf, self.rows(True)) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
+        return self.relation(leaf, self.rows_after()) if self.is_loop(leaf) else self.sides.after(require_given(leaf))
 
     def change(self, leaf: Leaf) -> Relation:
         """Return the frontier."""

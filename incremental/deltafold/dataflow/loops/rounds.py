@@ -126,7 +126,9 @@ class Rounds:
         candidates = step.candidates
         self._step, self._candidates, self._rows, self._tuning = step, candidates, rows, tuning
         held = LoopBefore(stored, step.is_small())
-        self.touched = TouchedCandidates(candidates, acceptance_of(candidates, held.small), held, tuning.local_rows)
+        self.touched = TouchedCandidates(
+            candidates, acceptance_of(candidates, small=held.small), held, tuning.local_rows
+        )
         self._again: dict[str, Again] = {}
 
     def run(self) -> Maintained:
@@ -172,7 +174,8 @@ class Rounds:
             self._step.sides,
             self._step.size,
             frontier,
-            lambda moved: self.touched.accepted_rows(touched, moved),
+            lambda: self.touched.accepted_rows(touched, moved=False),
+            lambda: self.touched.accepted_rows(touched, moved=True),
         )
         derived = self._step.derive_change(leaves, block)
         after = self.touched.after(touched, self._step.sum_weights([] if derived is None else [derived]), block)

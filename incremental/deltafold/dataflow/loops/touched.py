@@ -160,7 +160,7 @@ class TouchedCandidates:
         moved = touched.frame.withColumn(WEIGHT, F.expr(touched.move.sql)).where(f"{WEIGHT} <> 0")
         return moved.select(*self._identity, WEIGHT)
 
-    def accepted_rows(self, touched: Touched, moved: bool) -> DataFrame:
+    def accepted_rows(self, touched: Touched, *, moved: bool) -> DataFrame:
         """Return all rows that the step reads before a move, or once it is made (`moved`)."""
         here = f"{KNOWN} + {touched.move.sql}" if moved and touched.move is not None else KNOWN
         names, rows = self.candidates.reached_by, self.candidates.accepted_rows(self.stored.rows)

@@ -36,11 +36,11 @@ class CandidateWrite:
         """Create the table with all candidates, or replace all that it has."""
         arranged_rows = self._arrange(rows)
         if self.table.version() is None:
-            self.table.append(arranged_rows, self.mark, BUCKET, needs_mapping(self.candidates.columns))
+            self.table.append(arranged_rows, self.mark, BUCKET, name_mapping=needs_mapping(self.candidates.columns))
         else:
             self.table.overwrite(arranged_rows, self.mark, BUCKET)
 
-    def merge(self, changed: DataFrame, buckets: Sequence[int], few: bool) -> bool:
+    def merge(self, changed: DataFrame, buckets: Sequence[int], *, few: bool) -> bool:
         """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
         update = {quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
@@ -53,7 +53,7 @@ class CandidateWrite:
         ]
         return self.table.merge(changed, condition, clauses, self.mark, near if few else None)
 
-    def rewrite(self, stored: DataFrame, changed: DataFrame, few: bool) -> bool:
+    def rewrite(self, stored: DataFrame, changed: DataFrame, *, few: bool) -> bool:
         """Merge all stored rows with the change and write all; returns whether by a direct commit.
 
         stored: the rows of the table before the refresh; few: one task holds the change.

@@ -50,6 +50,7 @@ def find_key_ranges(
     keys: Sequence[Scalar],
     row: Mapping[str, Any],
     narrowed: Tuning | None,
+    *,
     nulls_match: bool = False,
 ) -> KeyRanges:
     """Find the ranges of the keys of computed rows.

@@ -60,12 +60,12 @@ class Pruning:
         small = self._leaves.bytes_read(plan) <= self._tuning.local_bytes
         if not small and self._is_large(self._frame(plan.columns, change)):
             return change
-        return self.once(plan.columns, change, small)
+        return self.once(plan.columns, change, small=small)
 
-    def once(self, columns: Sequence[Column], rows: Relation, small: bool = False) -> Relation:
+    def once(self, columns: Sequence[Column], rows: Relation, *, small: bool = False) -> Relation:
         """Compute rows once for all their uses; small: now, in one task."""
         frame, keep = self._frame(columns, rows), self._checkpoints
-        return self._relation(columns, keep.small(frame) if small else keep.keep(frame), rows.weighted)
+        return self._relation(columns, keep.small(frame) if small else keep.keep(frame), weighted=rows.weighted)
 
     def left_change(self, node: Join, change: Relation, right: Relation) -> tuple[Relation, Relation]:
         """Return both sides of a join whose left one is a change; few changed rows read only their matches."""
@@ -80,36 +80,36 @@ class Pruning:
         right = restrict_to_ranges(self._lowering, right, [other for _, other in plain], ranges)
         mine = rows.select(*(self._lowering.over(rows, self._lowering.expression(key)) for key in keys))
         others = [self._lowering.expression(other) for _, other, _ in node.keys]
-        right = self._semijoin.of_keys(right, others, mine, self._few(mine, ranges))
-        return self._relation(node.left.columns, rows, change.weighted), right
+        right = self._semijoin.of_keys(right, others, mine, few=self._few(mine, ranges))
+        return self._relation(node.left.columns, rows, weighted=change.weighted), right
 
     def right_reach(self, node: Join, change: Relation) -> JoinReach | None:
         """Return the rows that a change of a join's right side affects; None if it has no changed rows after all."""
         touched, keys = self._semijoin.touched_rows(node, change), [other for _, other in plain_keys(node)]
         measured = compute_measures(touched, range_measures(self._lowering, touched, keys))
         narrow = self.pays_off(node.left) or self.pays_off(node.right)
-        ranges = self._ranges(touched, keys, measured, narrow)
+        ranges = self._ranges(touched, keys, measured, narrow=narrow)
         return JoinReach(self._lowering, node, touched, ranges, self._few(touched, ranges)) if ranges.rows else None
 
     def matched_left(self, reach: JoinReach, left: Relation) -> Relation:
         """Return the rows of a join's left side that a changed row matches, computed once."""
         side = reach.node.left
-        return self.once(side.columns, reach.restrict_left(left), self.is_small(side))
+        return self.once(side.columns, reach.restrict_left(left), small=self.is_small(side))
 
     def group_reach(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
         """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows."""
         named = [(column, column.name) for column in keys]
         frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
         distinct = (frame.coalesce(1) if small else frame).distinct()
-        touched, ranges = self.keys_with_ranges(plan, keys, distinct, small)
+        touched, ranges = self.keys_with_ranges(plan, keys, distinct, small=small)
         return self.key_reach(keys, touched, ranges) if ranges.rows else None
 
     def keys_with_ranges(
-        self, plan: Plan, keys: Sequence[Column], groups: DataFrame, small: bool
+        self, plan: Plan, keys: Sequence[Column], groups: DataFrame, *, small: bool
     ) -> tuple[DataFrame, KeyRanges]:
         """Keys of some groups of a plan, computed once, and their ranges; groups: the keys under the plan's names."""
         references = [Reference(key) for key in keys]
-        return self._compute(groups, references, self.pays_off(plan), small, nulls_match=True)
+        return self._compute(groups, references, narrow=self.pays_off(plan), small=small, nulls_match=True)
 
     def key_reach(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> KeyReach:
         """Return the rows whose keys are among the touched ones, NULL equal to NULL."""
@@ -135,7 +135,7 @@ class Pruning:
         return ProductTerm(change, prunes)
 
     def next_input(
-        self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, mixed: bool
+        self, term: ProductTerm, columns: Sequence[Column], step: JoinStep, plan: Plan, side: Relation, *, mixed: bool
     ) -> tuple[ProductTerm, Relation] | None:
         """Return the term and its next input, restricted to what its rows can match; None if it has no rows (D-126).
 
@@ -148,10 +148,10 @@ class Pruning:
             return term, side
         frame = self._frame(columns, term.rows)
         if not prunes:
-            known = self._relation(columns, self._checkpoints.keep(frame), term.rows.weighted)
+            known = self._relation(columns, self._checkpoints.keep(frame), weighted=term.rows.weighted)
             return ProductTerm(known, term.prunes), side
         rows, ranges = self._compute(frame, [one for one, _ in step.equalities], narrow=True)
-        known = self._relation(columns, rows, term.rows.weighted)
+        known = self._relation(columns, rows, weighted=term.rows.weighted)
         if not ranges.rows:
             return None
         side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
@@ -173,23 +173,31 @@ class Pruning:
         return sum(self._leaves.bytes(leaf) for leaf in leaves)
 
     def _compute(
-        self, frame: DataFrame, keys: Sequence[Scalar], narrow: bool, small: bool = False, nulls_match: bool = False
+        self, frame: DataFrame, keys: Sequence[Scalar], *, narrow: bool, small: bool = False, nulls_match: bool = False
     ) -> tuple[DataFrame, KeyRanges]:
         """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
         rows, found = self._checkpoints.measure(frame, measures, small)
         self._checkpoints.learn(rows, found["rows"])
-        return rows, self._ranges(rows, keys, found, narrow, nulls_match)
+        return rows, self._ranges(rows, keys, found, narrow=narrow, nulls_match=nulls_match)
 
     def _ranges(
-        self, rows: DataFrame, keys: Sequence[Scalar], found: Mapping[str, Any], narrow: bool, nulls_match: bool = False
+        self,
+        rows: DataFrame,
+        keys: Sequence[Scalar],
+        found: Mapping[str, Any],
+        *,
+        narrow: bool,
+        nulls_match: bool = False,
     ) -> KeyRanges:
-        return find_key_ranges(self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match)
+        return find_key_ranges(
+            self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match=nulls_match
+        )
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:
         """Return rows as a frame with the columns' own names."""
         return self._lowering.frame(rows, [(column, column.name) for column in columns])
 
-    def _relation(self, columns: Sequence[Column], frame: DataFrame, weighted: bool) -> Relation:
+    def _relation(self, columns: Sequence[Column], frame: DataFrame, *, weighted: bool) -> Relation:
         """Return the rows of such a frame."""
-        return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted)
+        return self._lowering.leaf(frame, [(column.name, column) for column in columns], weighted=weighted)

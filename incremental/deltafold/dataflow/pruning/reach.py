@@ -41,7 +41,7 @@ class KeyReach:
         """Return the rows with these keys."""
         near = restrict_to_ranges(self.lowering, side, [Reference(key) for key in self.keys], self.ranges)
         attributes = [self.lowering.attribute(key) for key in self.keys]
-        return Semijoin(self.lowering).of_keys(near, attributes, self.touched, self.few)
+        return Semijoin(self.lowering).of_keys(near, attributes, self.touched, few=self.few)
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class JoinReach:
     def restrict_left(self, side: Relation) -> Relation:
         """Return the rows of the left side that a changed row matches."""
         near = restrict_to_ranges(self.lowering, side, [one for one, _ in plain_keys(self.node)], self.ranges)
-        return Semijoin(self.lowering).matched_rows(self.node, near, self.touched, self.few)
+        return Semijoin(self.lowering).matched_rows(self.node, near, self.touched, few=self.few)
 
     def restrict(self, side: Relation) -> Relation:
         """Return the rows of the right side that can match those."""
         near = restrict_to_ranges(self.lowering, side, [other for _, other in plain_keys(self.node)], self.ranges)
-        return Semijoin(self.lowering).partners(self.node, near, self.touched, self.few)
+        return Semijoin(self.lowering).partners(self.node, near, self.touched, few=self.few)
 
 
 def plain_keys(node: Join) -> list[tuple[Scalar, Scalar]]:

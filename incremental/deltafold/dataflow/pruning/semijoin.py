@@ -31,29 +31,29 @@ class Semijoin:
         named = [(column, column.name) for column in node.right.columns]
         return self._lowering.frame(Relation(change.plan), named)
 
-    def matched_rows(self, node: Join, left: Relation, touched: DataFrame, few: bool) -> Relation:
+    def matched_rows(self, node: Join, left: Relation, touched: DataFrame, *, few: bool) -> Relation:
         """Return the rows of the left side that some touched row of the right side matches; few: broadcast them."""
-        plan, by_name = self._right_side(node, touched, few)
+        plan, by_name = self._right_side(node, touched, few=few)
         if node.condition is None:
             return self._semi(left, plan, [])
         condition = self._lowering.substitute(node.condition, by_name)
-        return self._semi(left, plan, [condition], few and bool(node.keys))
+        return self._semi(left, plan, [condition], cheap=few and bool(node.keys))
 
-    def partners(self, node: Join, right: Relation, touched: DataFrame, few: bool) -> Relation:
+    def partners(self, node: Join, right: Relation, touched: DataFrame, *, few: bool) -> Relation:
         """Return the right rows that can match those of `matched_rows`; all of them if the join has no equality."""
         if not node.keys:
             return right
-        plan, by_name = self._right_side(node, touched, few)
+        plan, by_name = self._right_side(node, touched, few=few)
         pairs = [(self._lowering.expression(k), self._lowering.substitute(k, by_name)) for _, k, _ in node.keys]
-        return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs], few)
+        return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs], cheap=few)
 
-    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, few: bool = False) -> Relation:
+    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, *, few: bool = False) -> Relation:
         """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
         if not keys:
             return relation
-        plan, renamed = self._rename(touched, few)
+        plan, renamed = self._rename(touched, few=few)
         equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
-        return self._semi(relation, plan, equals, few)
+        return self._semi(relation, plan, equals, cheap=few)
 
     def before_costly_filters(
         self, relation: Relation, equalities: Sequence[EqualKeys], touched: DataFrame
@@ -68,11 +68,11 @@ class Semijoin:
         mine = touched.select(*(self._lowering.over(touched, self._lowering.expression(one)) for one, _ in equalities))
         return self.of_keys(relation, keys, mine, few=True)
 
-    def _right_side(self, node: Join, touched: DataFrame, few: bool) -> tuple[J, dict[str, J]]:
-        plan, renamed = self._rename(touched, few)
+    def _right_side(self, node: Join, touched: DataFrame, *, few: bool) -> tuple[J, dict[str, J]]:
+        plan, renamed = self._rename(touched, few=few)
         return plan, {column.name: a for column, a in zip(node.right.columns, renamed, strict=True)}
 
-    def _rename(self, frame: DataFrame, few: bool) -> tuple[J, list[J]]:
+    def _rename(self, frame: DataFrame, *, few: bool) -> tuple[J, list[J]]:
         """Return a frame's plan under new attributes, and these."""
         plan = catalyst.analysed_plan(frame)
         given = catalyst.sequence(plan.output())
@@ -81,7 +81,7 @@ class Semijoin:
         renamed = self._lowering.project(items, plan)
         return self._lowering.hint(renamed, "BROADCAST") if few else renamed, fresh
 
-    def _semi(self, relation: Relation, other: J, conditions: Sequence[J], cheap: bool = False) -> Relation:
+    def _semi(self, relation: Relation, other: J, conditions: Sequence[J], *, cheap: bool = False) -> Relation:
         """Return the rows that fulfil the conditions with some row; cheap: before costly filters of the relation."""
         semi = catalyst.module(self._lowering.catalyst.plans, "LeftSemi")
 

@@ -60,7 +60,7 @@ def write_directly(
     added = [] if frame is None else commit.write_files(frame)
     if not commit.belong(added, replaced):
         return None  # Delta's writer refuses them
-    commit.finish([*added, *(file.remove() for file in removed or ())], removed is not None)
+    commit.finish([*added, *(file.remove() for file in removed or ())], overwrites=removed is not None)
     rows = [catalyst.option(file.numLogicalRecords()) for file in added]
     if frame is not None and None in rows:
         return frame.count()  # the session collects no statistics of files
@@ -156,7 +156,7 @@ class DirectCommit:
         """Write the rows of a frame as data files, which no reader sees before the commit."""
         return catalyst.sequence(self.transaction.writeFiles(catalyst.dataset(frame)))
 
-    def finish(self, actions: list[J], overwrites: bool) -> None:
+    def finish(self, actions: list[J], *, overwrites: bool) -> None:
         """Commit added and removed files and the mark in one version; overwrites: rows that were read are removed."""
         spark, mark = self.spark, self.mark
         if overwrites:

@@ -97,7 +97,7 @@ class DirectMerge:
         replaced = self.write_vectors(matched) if found["chosen"] else []
         if sum(int(each.numberOfModifiedRows()) for each in replaced) != found["chosen"]:
             return False
-        self.commit.finish([*self.commit.write_files(rows), *_vector_actions(replaced)], True)
+        self.commit.finish([*self.commit.write_files(rows), *_vector_actions(replaced)], overwrites=True)
         return True
 
     def _number_rows(self, source: DataFrame) -> tuple[DataFrame, Column, Column | None]:

@@ -89,7 +89,7 @@ def stay_whole(spark: SparkSession, sizes: Sequence[int]) -> bool:
     return total >= MANY_BYTES and max(sizes) <= min(int(conf.filesMaxPartitionBytes()), max(opening, share))
 
 
-def apply_vectors(spark: SparkSession, scan: J, numbered: bool = False) -> J:
+def apply_vectors(spark: SparkSession, scan: J, *, numbered: bool = False) -> J:
     """Return the rows of a scan that are not deleted; numbered: with their numbers in the file as the last column."""
     formats = catalyst.module(catalyst.sql(spark).delta, "DeltaParquetFileFormat")
     deleted, number = formats.IS_ROW_DELETED_STRUCT_FIELD(), formats.ROW_INDEX_STRUCT_FIELD()

@@ -216,7 +216,7 @@ class MemoryTable:
             if file.identity[0] in self.log.vacuumed:
                 raise AnalysisException(f"[FAILED_READ_FILE.FILE_NOT_EXIST] {self.path}/{file.identity[0]} is gone")
 
-    def append(self, frame: DataFrame, mark: Mark, partition: str | None, name_mapping: bool = False) -> bool:
+    def append(self, frame: DataFrame, mark: Mark, partition: str | None, *, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none."""
         self.write(frame, "append", partition, mark=mark, mapped=name_mapping)
         return True
@@ -232,7 +232,7 @@ class MemoryTable:
         return True
 
     def replace_where(
-        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, reshape: bool = False
+        self, frame: DataFrame, condition: str, metadata: str, partition: str | None, *, reshape: bool = False
     ) -> int:
         """Replace the rows that fulfil a condition with those of the frame; returns the rows written."""
         if self.version() is None or condition == "true":

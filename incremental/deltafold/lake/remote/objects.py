@@ -91,7 +91,7 @@ class Located:
 
 
 @contextmanager
-def explain_store(address: str, reads: bool = True) -> Generator[None]:
+def explain_store(address: str, *, reads: bool = True) -> Generator[None]:
     """Raise FileNotFoundError for a missing object that is read, else StorageError for what the store refuses."""
     try:
         yield

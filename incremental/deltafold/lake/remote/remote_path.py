@@ -79,7 +79,7 @@ class RemotePath:
             raise FileNotFoundError(self.address)
         return text
 
-    def write(self, text: str, keep: bool = False) -> None:
+    def write(self, text: str, *, keep: bool = False) -> None:
         """Write the content of a record, as its next object; keep: do not delete the ones before the last.
 
         Raises BusyError if another process has written the record meanwhile, or this one has lost a lease above it.
@@ -92,7 +92,7 @@ class RemotePath:
         for old in () if keep else numbers[:-1]:
             objects.delete(self._object(old))
 
-    def unlink(self, missing_ok: bool = False) -> None:
+    def unlink(self, *, missing_ok: bool = False) -> None:
         """Remove a record, by an empty object."""
         if self._numbers():
             self.write("", keep=True)

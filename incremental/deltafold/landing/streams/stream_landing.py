@@ -195,7 +195,7 @@ class StreamLander:
         elif split is not None and self.stream.key is not None and self.table.version() is not None:
             self._merge(split, mark)
         else:
-            self.table.append(rows, mark, None, needs_mapping(rows.columns))
+            self.table.append(rows, mark, None, name_mapping=needs_mapping(rows.columns))
         reading.note(landing, self.stream.identity)
         reading.clear(landing)
         return counted
@@ -223,7 +223,7 @@ class StreamLander:
         until the second one.
         """
         self.table.touch(Mark(mark.application, reading.mark(0), mark.metadata))
-        self.table.replace_where(rows, "true", mark.metadata, None, self._is_reshaped())
+        self.table.replace_where(rows, "true", mark.metadata, None, reshape=self._is_reshaped())
         if self.quarantine.size() and self.quarantine.table.epoch(mark.application) != mark.epoch:
             self.quarantine.clear("true")
         self.table.touch(mark)

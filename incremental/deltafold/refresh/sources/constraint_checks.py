@@ -58,9 +58,9 @@ class Checks:
         new = fact.text not in self._epoch.intent.relied
         match fact:
             case PrimaryKeyFact():
-                return self._key(fact, new)
+                return self._key(fact, new=new)
             case ForeignKeyFact():
-                return self._dangling(fact, new) + (() if new else self._find_orphans(fact))
+                return self._dangling(fact, new=new) + (() if new else self._find_orphans(fact))
             case AppendOnlyFact():
                 return self._append_only(fact)
             case _:
@@ -81,7 +81,7 @@ class Checks:
                 offences.append(suspect.find(TouchedKeys(suspect.keys, few, ranges)))
         return offences
 
-    def _key(self, fact: PrimaryKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
+    def _key(self, fact: PrimaryKeyFact, *, new: bool) -> tuple[Suspect | Offence, ...]:
         if not new and not self._has_changed(fact.source):
             return ()
         names = key_names(fact.columns)
@@ -97,7 +97,7 @@ class Checks:
         assert version is not None
         return (Suspect(added, "duplicate", table, version, fact.columns, fact.columns, sentence),)
 
-    def _dangling(self, fact: ForeignKeyFact, new: bool) -> tuple[Suspect | Offence, ...]:
+    def _dangling(self, fact: ForeignKeyFact, *, new: bool) -> tuple[Suspect | Offence, ...]:
         """Find added references to keys that do not exist."""
         if not new and not self._has_changed(fact.source):
             return ()
@@ -108,9 +108,9 @@ class Checks:
             f"{{rows}}. {DO}"
         )
         if new:
-            rest = self._referring(fact, True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
+            rest = self._referring(fact, new=True).join(self._all(fact.to, fact.key), on=names, how="left_anti")
             return (Offence(sample_texts(rest, names), fact.columns, sentence),)
-        rest = self._referring(fact, False)
+        rest = self._referring(fact, new=False)
         if self._has_changed(fact.to):
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
         there = self._epoch.sources[fact.to], self._epoch.intent.sources[fact.to].after
@@ -135,7 +135,7 @@ class Checks:
             return ()
         was = set(self._epoch.sources[fact.source].at(changed.before).columns)
         columns = tuple(column for column in self._after(fact.source).columns if column in was)
-        removed = changed.frame(columns, True).where(F.col(WEIGHT) < 0)
+        removed = changed.frame(columns, consolidate=True).where(F.col(WEIGHT) < 0)
         sentence = (
             f"source {fact.source}: declared append-only, but between its versions {changed.before} and "
             f"{changed.after} rows were removed or updated: {{rows}}. Restore them and refresh again, or remove the "
@@ -143,7 +143,7 @@ class Checks:
         )
         return (Offence(sample_texts(removed, [quoted(column) for column in columns]), columns, sentence),)
 
-    def _referring(self, fact: ForeignKeyFact, new: bool) -> DataFrame:
+    def _referring(self, fact: ForeignKeyFact, *, new: bool) -> DataFrame:
         """Return the added references (new: all references), without those that are partly NULL."""
         net = self._all(fact.source, fact.columns) if new else self._net(fact.source, fact.columns)
         names = key_names(fact.columns)
@@ -152,7 +152,7 @@ class Checks:
     def _net(self, source: str, columns: tuple[str, ...]) -> DataFrame:
         """Return net(s, k), computed once."""
         if (source, columns) not in self._nets:
-            changed = self._epoch.differences[source].frame(columns, False)
+            changed = self._epoch.differences[source].frame(columns, consolidate=False)
             weight = [F.col(WEIGHT)] if WEIGHT in changed.columns else []
             net = net_weights(select_key(changed, columns, *weight), columns)
             self._nets[source, columns] = self._compute_once(net)

@@ -64,9 +64,9 @@ class Declared:
         """Return the Delta table of every source."""
         return {name: self.table(name) for name in self.sources}
 
-    def without_data(self, name: str, was_read: bool) -> str:
+    def without_data(self, name: str, *, was_read: bool) -> str:
         """Return why a source has no table, and the fix; was_read: an epoch has read it."""
-        return no_data(name, self.table(name), was_read)
+        return no_data(name, self.table(name), was_read=was_read)
 
     def schema(self, name: str) -> StructType | None:
         """Return the schema of a source as queries see it: declared for landed sources; None without a table."""

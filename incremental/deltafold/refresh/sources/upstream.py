@@ -126,7 +126,7 @@ class Inputs:
         for source_path, place in places.items():
             last = latest[place]
             if last is None:
-                raise SourceError(no_data(source_path, bases[source_path], source_path in read))
+                raise SourceError(no_data(source_path, bases[source_path], was_read=source_path in read))
             if not 0 <= asked.setdefault(place, last) <= last:
                 raise SourceError(
                     f"source {source_path} has no version {asked[place]}: its latest is {last}. "
@@ -185,7 +185,7 @@ class Inputs:
         for name, pin in pins.items():
             table = tables[name]
             if name in self.tables and table.version() is None:
-                raise SourceError(no_data(name, table, True))
+                raise SourceError(no_data(name, table, was_read=True))
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise refuse_recreated(self.view, name, table)
 

@@ -111,7 +111,7 @@ class ClusteringStage:
             rows = found.references.unionByName(stored.start_rows(found.start)).unionByName(rows)
         rows = plan_at_once(rows.select(*map(quoted, stored.columns)).coalesce(1))
         if table.version() is None:
-            return table.append(rows, mark, BUCKET, needs_mapping(stored.columns))
+            return table.append(rows, mark, BUCKET, name_mapping=needs_mapping(stored.columns))
         return table.overwrite(rows, mark, BUCKET)
 
     def _difference(self, stored: ClusterTable, rows: DataFrame, answer: DataFrame) -> DataFrame:
@@ -134,16 +134,16 @@ class ClusterPoints:
     def change(self) -> DataFrame | None:
         """Their change; None if there is none."""
         change, most = self.rules.change(self._side), self.epoch.tuning.local_bytes
-        return None if change is None else self._keep(change, self.leaves.bytes_read(self._side) <= most)
+        return None if change is None else self._keep(change, few=self.leaves.bytes_read(self._side) <= most)
 
     @cached_property
     def after(self) -> DataFrame:
         """The points after the epoch."""
         size, most = bytes_of_leaves(self._side, self.leaves.bytes), self.epoch.tuning.local_bytes
-        return self._keep(self.rules.after(self._side), size <= most)
+        return self._keep(self.rules.after(self._side), few=size <= most)
 
-    def _keep(self, points: Relation, few: bool) -> DataFrame:
-        return self.sums.checkpoints.keep(self.sums.points(points, self._side.columns, few))
+    def _keep(self, points: Relation, *, few: bool) -> DataFrame:
+        return self.sums.checkpoints.keep(self.sums.points(points, self._side.columns, small=few))
 
     @property
     def _side(self) -> Plan:
@@ -217,7 +217,7 @@ class PointLog:
         """Create the log without rows."""
         rows = self.sums.assignment.empty_log(self.points.after)
         mapped = needs_mapping(self.sums.table.stored_points.columns)
-        self.table.append(rows, self.epoch.mark(self._name), BUCKET, mapped)
+        self.table.append(rows, self.epoch.mark(self._name), BUCKET, name_mapping=mapped)
         return "first load"
 
     def _replace(self, references: DataFrame | None) -> str:

@@ -70,6 +70,6 @@ class IterationStage:
         moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in found.steps)
         if before is not None and not moved.rows:
             return LoopResult(None, rounds, 0, found.residuals), None
-        direct = bag.publish(rows, moved, before, epoch.mark(loop.name), needs_mapping(answer.row))
+        direct = bag.publish(rows, moved, before, epoch.mark(loop.name), name_mapping=needs_mapping(answer.row))
         path = "first load" if before is None else "changed" if direct else f"changed{BY_WRITER}"
         return LoopResult(path, rounds, moved.rows, found.residuals), rows.drop(BUCKET)

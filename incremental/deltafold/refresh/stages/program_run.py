@@ -148,7 +148,7 @@ class Run:
             self._partitions = found.partitions
         self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
         if before is None:
-            merge.first(table, homomorphic, mark, needs_mapping(layout.columns))
+            merge.first(table, homomorphic, mark, name_mapping=needs_mapping(layout.columns))
             self._paths[state.name] = REUSED if state.name in self._epoch.reused else "first load"
             return found
         if not found.groups or (not found.rows and not state.keys):
@@ -168,12 +168,12 @@ class Run:
         (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
         few = found.groups <= tuning.local_rows
         if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            direct = merge.rewrite(table, before, prepared, mark, few)
+            direct = merge.rewrite(table, before, prepared, mark, few=few)
             return "rewrite" if direct else f"rewrite{BY_WRITER}"
         fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
         if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
             return "rewrite"
-        return MERGE if merge.merge(table, prepared, found.buckets, mark, few) else f"{MERGE}{BY_WRITER}"
+        return MERGE if merge.merge(table, prepared, found.buckets, mark, few=few) else f"{MERGE}{BY_WRITER}"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
@@ -187,22 +187,22 @@ class Run:
             return
         frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
         if before is None and not change.weighted:
-            self._publish_first(bag, frame, small)
+            self._publish_first(bag, frame, small=small)
             return
         consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
         rows, found = self._checkpoints.measure(consolidated, bag.measures, small)
         moved = bag.summarise(found)
         if before is not None and not moved.rows:
             return
-        direct = bag.publish(rows, moved, before, epoch.mark(VIEW), needs_mapping(columns))
+        direct = bag.publish(rows, moved, before, epoch.mark(VIEW), name_mapping=needs_mapping(columns))
         self._partitions = moved.partitions
         if not self._program.states:
             self._rows += moved.rows
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
-    def _publish_first(self, bag: Bag, answer: DataFrame, small: bool) -> None:
+    def _publish_first(self, bag: Bag, answer: DataFrame, *, small: bool) -> None:
         """Write the answer of a first load, of which no row cancels another."""
-        loaded = bag.load(answer, self._epoch.mark(VIEW), needs_mapping(answer.columns), small)
+        loaded = bag.load(answer, self._epoch.mark(VIEW), name_mapping=needs_mapping(answer.columns), small=small)
         self._partitions, self._paths[VIEW] = loaded.partitions, "changed"
         if not self._program.states:
             self._rows += loaded.rows

@@ -46,7 +46,7 @@ class LoopResult:
 
 
 def add_versions(
-    epoch: Epoch, leaves: EpochLeaves, name: str, stored: StoredAnswer, change: DataFrame | None, same: bool = False
+    epoch: Epoch, leaves: EpochLeaves, name: str, stored: StoredAnswer, change: DataFrame | None, *, same: bool = False
 ) -> None:
     """Add a loop's versions before and after to the leaves of the epoch.
 
@@ -74,7 +74,7 @@ class LoopStage:
         result, change = LoopResult(), None
         if not self.epoch.is_written(loop.name):
             result, change = self._compute(candidates, table, before)
-        add_versions(self.epoch, self.leaves, loop.name, candidates, change, result.same_answer)
+        add_versions(self.epoch, self.leaves, loop.name, candidates, change, same=result.same_answer)
         return result
 
     def _compute(self, candidates: Candidates, table: Table, before: int | None) -> tuple[LoopResult, DataFrame | None]:
@@ -123,6 +123,6 @@ class LoopStage:
         (files, size), few = write.table.size(), touched.size <= tuning.local_rows
         if candidates.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
             stored = rounds.touched.stored
-            direct = write.rewrite(stored.rows, changed, few and stored.small)
+            direct = write.rewrite(stored.rows, changed, few=few and stored.small)
             return "rewrite" if direct else f"rewrite{BY_WRITER}"
-        return "merge" if write.merge(changed, touched.buckets, few) else f"merge{BY_WRITER}"
+        return "merge" if write.merge(changed, touched.buckets, few=few) else f"merge{BY_WRITER}"

@@ -67,7 +67,7 @@ class ClusterSums:
         """Compute frames once."""
         return Checkpoints(self.block, self.most)
 
-    def points(self, side: Relation, columns: Collection[Column], small: bool) -> DataFrame:
+    def points(self, side: Relation, columns: Collection[Column], *, small: bool) -> DataFrame:
         """Return the points of rows of the side input, or of their change; columns: under which they are.
 
         small: whether one task reads them sooner than several that exchange rows.
