@@ -74,7 +74,9 @@ class Warehouse:
         self.tuning, self.lake = tuning or Tuning(), lake or DELTA
         if self.lake is DELTA and isinstance(self.root, Path):
             check_default_file_system(spark, self.root)
-        self._catalog = SourceCatalog(Declared(spark, self.root, self.lake, self.tuning.landing_lock_seconds), {})
+        self._catalog = SourceCatalog(
+            Declared(spark=spark, root=self.root, lake=self.lake, lock_seconds=self.tuning.landing_lock_seconds), {}
+        )
         self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:

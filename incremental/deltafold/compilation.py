@@ -240,10 +240,15 @@ class Compilation:
 
     @property
     def _recomputed(self) -> FullRecompute:
-        query, columns = self.query, tuple(name for _, name in self.query.outputs)
-        by_definition, facts = self.policy == "definition", self._constraints
-        options = columns, self.batch, by_definition, facts, lambda: self.partition_key
-        return FullRecompute(query.fingerprint, query.sources, *options)
+        return FullRecompute(
+            fingerprint=self.query.fingerprint,
+            sources=self.query.sources,
+            columns=tuple(name for _, name in self.query.outputs),
+            batch=self.batch,
+            by_definition=self.policy == "definition",
+            constraints=self._constraints,
+            partition_key=lambda: self.partition_key,
+        )
 
     @property
     def _refusals(self) -> tuple[Refusal, ...]:

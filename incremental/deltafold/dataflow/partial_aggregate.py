@@ -71,7 +71,7 @@ def unit_weights(change: DataFrame) -> DataFrame:
     return change.select(*(F.col(quoted(c)) for c in change.columns if c != WEIGHT), copies.alias(WEIGHT))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TouchedGroups:
     """The groups that h touched: their number, the rows of the change, the buckets, and possible effects of deletions.
 
@@ -147,4 +147,10 @@ def may_recompute(slot: Slot) -> str:
 def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:
     """Return the touched groups from the values of their measures."""
     named = known_partitions(found["partitions"], most)
-    return TouchedGroups(found["groups"], found["rows"], tuple(sorted(found["buckets"])), found["reached"], named)
+    return TouchedGroups(
+        groups=found["groups"],
+        rows=found["rows"],
+        buckets=tuple(sorted(found["buckets"])),
+        reached=found["reached"],
+        partitions=named,
+    )

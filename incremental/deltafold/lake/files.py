@@ -75,7 +75,7 @@ def as_removed(added: Action) -> Action:
     return kept | {"dataChange": True, "extendedFileMetadata": True}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Commit:
     """The files that a commit added and removed; compacts: it changed no row; uncounted: its writer says so, but some
     file does not tell its number of rows.
@@ -118,7 +118,14 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
     stops = any(
         not records_feed(each["metaData"].get("configuration") or {}) for each in actions if each.get("metaData")
     )
-    return Commit(files, gone, same and grown == 0, same and math.isnan(grown), feed, stops)
+    return Commit(
+        added=files,
+        removed=gone,
+        compacts=same and grown == 0,
+        uncounted=same and math.isnan(grown),
+        feed=feed,
+        stops_feed=stops,
+    )
 
 
 def records_feed(properties: Mapping[str, str]) -> bool:

@@ -38,7 +38,7 @@ class Clause:
     values: Mapping[str, str | Column | Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PartitionFiles:
     """The files of one partition: their number, how many are small, their rows, and how many of these are deleted."""
 

@@ -24,7 +24,7 @@ from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.row_identity import group_identical
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """The files removed and added between two versions.
 
@@ -124,7 +124,7 @@ def sum_weights(change: DataFrame) -> DataFrame:
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
     """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
     if before is None:
-        return Difference(table, before, after, (), (), loaded=table.size(after))
+        return Difference(table=table, before=before, after=after, removed=(), added=(), loaded=table.size(after))
     logged = None if is_remapped(table, before, after) else by_commits(table, before, after)
     return logged or by_snapshots(table, before, after)
 
@@ -167,14 +167,21 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
 def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
     """Compare the files of both versions (the definition); all files differ if `remapped`, and are listed if added."""
     if before == after and table.origin is table:
-        return Difference(table, before, after, (), ())
+        return Difference(table=table, before=before, after=after, removed=(), added=())
     if before is None:
-        return Difference(table, before, after, (), tuple(table.files(after).values()))
+        return Difference(table=table, before=before, after=after, removed=(), added=tuple(table.files(after).values()))
     if is_remapped(table, before, after):
         old, new = table.origin.files(before), table.files(after)
-        return Difference(table, before, after, tuple(old.values()), tuple(new.values()), True)
+        return Difference(
+            table=table,
+            before=before,
+            after=after,
+            removed=tuple(old.values()),
+            added=tuple(new.values()),
+            remapped=True,
+        )
     removed, added = table.compare(before, after)
-    return Difference(table, before, after, tuple(removed), tuple(added))
+    return Difference(table=table, before=before, after=after, removed=tuple(removed), added=tuple(added))
 
 
 def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
@@ -203,7 +210,12 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
                     if file.identity in other:
                         return None
                     other[file.identity] = file
-    return with_feed(Difference(table, before, after, tuple(removed.values()), tuple(added.values())), commits)
+    return with_feed(
+        Difference(
+            table=table, before=before, after=after, removed=tuple(removed.values()), added=tuple(added.values())
+        ),
+        commits,
+    )
 
 
 def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:

@@ -25,7 +25,7 @@ from deltafold.lake.version_diff import Difference, by_snapshots, file_differenc
 from deltafold.store.journal import Chunk, Intent, Pin
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathChange:
     """Files of one path that are removed and added together; whole: as in Chunk."""
 
@@ -226,5 +226,6 @@ def path_changes(name: str, change: Difference, *, whole: bool) -> list[PathChan
         for file in files:
             paths.setdefault(file.identity[0], ([], []))[side].append(file)
     return [
-        PathChange(name, path, tuple(removed), tuple(added), whole) for path, (removed, added) in sorted(paths.items())
+        PathChange(source=name, path=path, removed=tuple(removed), added=tuple(added), whole=whole)
+        for path, (removed, added) in sorted(paths.items())
     ]

@@ -17,7 +17,7 @@ from deltafold.spark.job_stats import Measure
 from deltafold.store.journal import Intent, Pin
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Epoch:
     """The inputs and outputs of one epoch.
 
@@ -85,7 +85,7 @@ RoundsByLoop = Mapping[str, dict[str, list[int]]]
 """How many rows each round of a loop changed, by loop, and by what the rounds did (Report.rounds)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochResult:
     """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 

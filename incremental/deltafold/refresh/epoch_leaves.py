@@ -27,7 +27,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StateVersions:
     """A state in this epoch: its table before and after, the touched keys (None: unchanged) and groups.
 
@@ -43,7 +43,7 @@ class StateVersions:
     by_files: bool = False
 
 
-@dataclass
+@dataclass(kw_only=True)
 class EpochLeaves:
     """The leaves of every plan in one epoch; `facts` are true before and after.
 

@@ -57,7 +57,15 @@ class Executor:
         tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         measure = Measure(self.store.spark, progress)
         sources, tuning = self.inputs.of(intent.sources), self.store.tuning
-        return Epoch(self.store.spark, intent, sources, tables, measure, resumed, tuning=tuning)
+        return Epoch(
+            spark=self.store.spark,
+            intent=intent,
+            sources=sources,
+            tables=tables,
+            measure=measure,
+            resumed=resumed,
+            tuning=tuning,
+        )
 
     @contextmanager
     def counting(self, epoch: Epoch, title: str, *, is_copy: bool = False) -> Generator[None]:

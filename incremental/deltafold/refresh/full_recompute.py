@@ -28,7 +28,7 @@ from deltafold.spark.checkpoint import compute_measures, measured_once
 Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FullRecompute:
     """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
@@ -78,7 +78,7 @@ class FullRecompute:
                 moved = self._exchange(answer, bag, epoch, before)
         if not moved.rows and before is not None:
             return EpochResult()
-        return EpochResult(0, moved.rows, {VIEW: "recompute"}, moved.partitions)
+        return EpochResult(groups=0, change_rows=moved.rows, paths={VIEW: "recompute"}, partitions=moved.partitions)
 
     def _exchange(self, answer: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
         """Publish the difference between the answer and the view; returns that difference."""

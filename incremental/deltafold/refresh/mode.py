@@ -25,7 +25,7 @@ from deltafold.refresh.state_reuse import COPIED, REUSED
 from deltafold.store.journal import Entry, Journal, Pin
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """The chosen strategy; if there was a choice, the estimated and the corrected seconds by mode.
 
@@ -87,7 +87,7 @@ class Fixed:
         self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
     ) -> Choice:
         """Return the only one."""
-        return Choice(self.strategy, refused=self.refused)
+        return Choice(strategy=self.strategy, refused=self.refused)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class CostBased:
             shares[self.recomputed.mode] = tuning.recompute_below
         weighed = {mode: seconds / shares[mode] for mode, seconds in expected.items()}
         mode = min(weighed, key=lambda mode: weighed[mode])
-        return Choice(self.of(mode), estimates, expected, min(shares.values()))
+        return Choice(strategy=self.of(mode), estimates=estimates, expected=expected, share=min(shares.values()))
 
     def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
         whole = {name: float(sources[name].size()[1]) for name in pins}
@@ -161,7 +161,7 @@ def predict_choice(
     pins = {} if last is None else last.intent.sources
     known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
     if len(known) < len(read):  # some source has no table yet
-        return Choice(mode_policy.of(None if last is None else last.intent.mode))
+        return Choice(strategy=mode_policy.of(None if last is None else last.intent.mode))
     before = {name: pin.after for name, pin in pins.items() if name in known and is_pinned(pin, tables[name])}
     expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
     return mode_policy.choose(journal, expected, tables, tuning)

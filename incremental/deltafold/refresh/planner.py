@@ -22,7 +22,7 @@ from deltafold.store.journal import Entry, Intent, Pin
 from deltafold.store.view_store import Store
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochPlan:
     """The plan of one epoch.
 
@@ -66,19 +66,19 @@ class Planner:
     def resume(self, last: Entry) -> EpochPlan:
         """Return the plan of an interrupted epoch, from its pinned versions; raises SourceError if these are gone."""
         self.inputs.check(last.intent.sources)
-        return EpochPlan(self.mode_policy.of(last.intent.mode), last.intent, RESUMED)
+        return EpochPlan(strategy=self.mode_policy.of(last.intent.mode), intent=last.intent, verdict=RESUMED)
 
     def next_chunk(self, last: Entry) -> EpochPlan:
         """Return the plan of the chunk after a finished one."""
         intent, strategy = last.intent, self.mode_policy.of(last.intent.mode)
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
-        return EpochPlan(strategy, next_chunk_of(intent, versions), strategy.verdict, last=last)
+        return EpochPlan(strategy=strategy, intent=next_chunk_of(intent, versions), verdict=strategy.verdict, last=last)
 
     def rest(self, last: Entry, pins: Mapping[str, Pin]) -> EpochPlan:
         """Return the plan that takes in at once what the finished chunks left, up to the pinned versions."""
         strategy = self.mode_policy.of(last.intent.mode)
         intent = rest_of(last.intent, self._intent(strategy, last, dict(pins), None), self.inputs.of(pins))
-        return EpochPlan(strategy, intent, strategy.verdict, last=last)
+        return EpochPlan(strategy=strategy, intent=intent, verdict=strategy.verdict, last=last)
 
     def pins(
         self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], *, rebuild: bool
@@ -110,7 +110,7 @@ class Planner:
         intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
         losses = (0 if last is None else last.intent.losses) + bool(lost)
         intent = replace(intent, lost=lost, losses=losses)
-        plan = EpochPlan(strategy, intent, verdict, choice, last)
+        plan = EpochPlan(strategy=strategy, intent=intent, verdict=verdict, choice=choice, last=last)
         if new_generation and (
             earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk_bytes)
         ):

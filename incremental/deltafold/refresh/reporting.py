@@ -78,10 +78,13 @@ def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
     (first, begun), (end, _), reports = chunks[0], chunks[-1], [report for _, report in chunks]
     cost = total_cost(reports)
     effect = EpochResult(
-        sum(report.groups for report in reports), sum(report.change_rows for report in reports),
-        {name: path for report in reports for name, path in report.paths.items()},
-        merge_partitions(reports) if first.number == 1 else None, rounds_of(reports), residuals_of(reports),
-    )  # fmt: skip
+        groups=sum(report.groups for report in reports),
+        change_rows=sum(report.change_rows for report in reports),
+        paths={name: path for report in reports for name, path in report.paths.items()},
+        partitions=merge_partitions(reports) if first.number == 1 else None,
+        rounds=rounds_of(reports),
+        residuals=residuals_of(reports),
+    )
     commits = sum(report.commits for report in reports)
     which = f"chunk {end.number}" if first.number == end.number else f"chunks {first.number} to {end.number}"
     verdict = last.verdict if last.verdict != NOTHING_TO_DO else begun.verdict

@@ -44,7 +44,7 @@ class Iterated:
     residuals: tuple[float, ...] = ()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Iteration:
     """One loop in one epoch.
 

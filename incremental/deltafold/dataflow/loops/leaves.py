@@ -48,7 +48,7 @@ class PlanChanges(Protocol):
         ...
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SideInputs:
     """The side inputs of a loop in an epoch; the rows after it are computed once where they are not large.
 

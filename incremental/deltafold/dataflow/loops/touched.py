@@ -54,7 +54,7 @@ class LoopBefore:
     small: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Touched:
     """The touched candidates after some rounds; move: what the next one changes, None in the end.
 
@@ -152,7 +152,7 @@ class TouchedCandidates:
                 f"the table of {self.candidates.loop.name} does not match its sources: a row would have a negative "
                 "number of derivations. Rebuild the view."
             )
-        return Touched(frame, found, self.acceptance.move(found), own, plan)
+        return Touched(frame=frame, found=found, move=self.acceptance.move(found), block=own, plan=plan)
 
     def frontier(self, touched: Touched) -> DataFrame:
         """Return the candidates that move, with how often they are accepted more as their weight."""

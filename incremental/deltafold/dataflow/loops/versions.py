@@ -28,7 +28,7 @@ class StoredAnswer(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopVersions:
     """A loop in this epoch: its table before and after; change: of its answer, None where the files show it.
 

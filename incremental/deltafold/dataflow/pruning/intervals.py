@@ -39,7 +39,7 @@ class Scale:
     ends: tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Range:
     """A range of one key as two numbers of its scale; count: the number of slices that it is divided into."""
 
@@ -94,12 +94,16 @@ def scale(type_: str) -> Scale | None:
 
 def range_of(key: Column, type_: str, least: str, greatest: str, slices: int) -> Range | None:
     """Return the range of a key's values; None if they cannot be numbered, or are fewer than the slices."""
-    known = scale(type_)
+    numbered = scale(type_)
+    if numbered is None:
+        return None
     try:
-        ends = None if known is None else (known.number(least), known.number(greatest))
+        first, last = numbered.number(least), numbered.number(greatest)
     except ValueError:  # a date after the year 9999
         return None
-    return Range(key, known, *ends, slices) if known and ends and ends[1] - ends[0] >= slices else None
+    if last - first < slices:
+        return None
+    return Range(key=key, scale=numbered, least=first, greatest=last, count=slices)
 
 
 def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list[tuple[Interval, ...]]:

@@ -89,7 +89,13 @@ class Pruning:
         measured = compute_measures(touched, range_measures(self._lowering, touched, keys))
         narrow = self.pays_off(node.left) or self.pays_off(node.right)
         ranges = self._ranges(touched, keys, measured, narrow=narrow)
-        return JoinReach(self._lowering, node, touched, ranges, self._few(touched, ranges)) if ranges.rows else None
+        return (
+            JoinReach(
+                lowering=self._lowering, node=node, touched=touched, ranges=ranges, few=self._few(touched, ranges)
+            )
+            if ranges.rows
+            else None
+        )
 
     def matched_left(self, reach: JoinReach, left: Relation) -> Relation:
         """Return the rows of a join's left side that a changed row matches, computed once."""
@@ -113,7 +119,9 @@ class Pruning:
 
     def key_reach(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> KeyReach:
         """Return the rows whose keys are among the touched ones, NULL equal to NULL."""
-        return KeyReach(self._lowering, keys, touched, ranges, self._few(touched, ranges))
+        return KeyReach(
+            lowering=self._lowering, keys=keys, touched=touched, ranges=ranges, few=self._few(touched, ranges)
+        )
 
     def rewinds(self, plan: Plan) -> bool:
         """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""

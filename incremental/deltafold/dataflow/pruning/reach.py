@@ -27,7 +27,7 @@ class Reach(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyReach:
     """The rows whose keys are among the touched ones, NULL equal to NULL; ranges: those of the touched keys."""
 
@@ -44,7 +44,7 @@ class KeyReach:
         return Semijoin(self.lowering).of_keys(near, attributes, self.touched, few=self.few)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JoinReach:
     """The rows of a join that the changed rows of its right side can affect; touched: these; ranges: of their keys."""
 

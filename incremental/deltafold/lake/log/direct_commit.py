@@ -67,7 +67,7 @@ def write_directly(
     return sum(int(each) for each in rows if each is not None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DirectCommit:
     """A transaction in progress; done: the table has the mark already, so nothing is written."""
 
@@ -86,12 +86,18 @@ class DirectCommit:
         if checksum is None:
             return None
         if isinstance(mark, str):
-            return DirectCommit(spark, path, transaction, mark, False)
+            return DirectCommit(spark=spark, path=path, transaction=transaction, mark=mark, done=False)
         marks = catalyst.option(checksum.setTransactions())
         if marks is None:
             return None
         epochs = [int(each.version()) for each in catalyst.sequence(marks) if str(each.appId()) == mark.application]
-        return DirectCommit(spark, path, transaction, mark, any(epoch >= mark.epoch for epoch in epochs))
+        return DirectCommit(
+            spark=spark,
+            path=path,
+            transaction=transaction,
+            mark=mark,
+            done=any(epoch >= mark.epoch for epoch in epochs),
+        )
 
     def fits(self, frame: DataFrame, partition: str | None) -> bool:
         """Return whether a frame has exactly the columns and partitions of the table, so that no schema changes."""

@@ -62,11 +62,13 @@ def merge_directly(
     if files is None:
         return False
     with ExitStack() as block:
-        merged = DirectMerge(commit, files, condition, clauses, Checkpoints(block, FEW_ROWS))
+        merged = DirectMerge(
+            commit=commit, files=files, condition=condition, clauses=clauses, checkpoints=Checkpoints(block, FEW_ROWS)
+        )
         return merged.write(source, matched)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DirectMerge:
     """A merge in progress; files: Scala's sequence of the AddFiles that may have a match."""
 

@@ -146,7 +146,7 @@ def partition_files(spark: SparkSession, snapshot: J, small_bytes: int) -> tuple
     found = rows_of_actions(spark, snapshot).groupBy(value)
     totals = "count(*)", f"count_if(size < {small_bytes})", f"coalesce(sum({ROWS_OF_FILE}), 0)", f"sum({DELETED})"
     rows = found.agg(*map(F.expr, totals)).collect()
-    return tuple(PartitionFiles(row[0], row[1], row[2], row[3], row[4]) for row in rows)
+    return tuple(PartitionFiles(value=row[0], files=row[1], small=row[2], rows=row[3], deleted=row[4]) for row in rows)
 
 
 def partition_columns(metadata: J) -> list[str]:
@@ -159,13 +159,13 @@ def count_by_partition(actions: Iterable[Action], small_bytes: int) -> tuple[Par
     found: dict[str | None, PartitionFiles] = {}
     for action in actions:
         value = next(iter(action["partitionValues"].values()), None)
-        part, vector = found.get(value, PartitionFiles(value)), action.get("deletionVector")
+        part, vector = found.get(value, PartitionFiles(value=value)), action.get("deletionVector")
         found[value] = PartitionFiles(
-            value,
-            part.files + 1,
-            part.small + (int(action["size"]) < small_bytes),
-            part.rows + (physical_rows(action) or 0),
-            part.deleted + (0 if vector is None else int(vector["cardinality"])),
+            value=value,
+            files=part.files + 1,
+            small=part.small + (int(action["size"]) < small_bytes),
+            rows=part.rows + (physical_rows(action) or 0),
+            deleted=part.deleted + (0 if vector is None else int(vector["cardinality"])),
         )
     return tuple(found.values())
 

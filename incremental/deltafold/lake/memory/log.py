@@ -33,7 +33,7 @@ class Rows:
     deleted: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Form:
     """Schema and table properties of a version.
 
@@ -48,7 +48,7 @@ class Form:
     mapped: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Version:
     """One version of a table, and the files that its commit added and removed."""
 

@@ -299,7 +299,9 @@ class MemoryTable:
             return 0
         head = self.log.head(self.folder)
         if head is None:
-            form = self._form(frame, Form(StructType(), None, partition, vectors, mapped))
+            form = self._form(
+                frame, Form(schema=StructType(), like=None, partition=partition, vectors=vectors, mapped=mapped)
+            )
         elif reshape:
             form = self._form(frame, replace(head.form, partition=partition))
         else:
@@ -430,8 +432,11 @@ class MemoryTable:
         number, table = (0, str(uuid.uuid4())) if head is None else (head.number + 1, head.table)
         shape = form or (head and head.form)
         assert shape is not None
-        done = Commit([*added], [*removed], compacts or not (added or removed))
-        self.log.advance(self.folder, Version(number, table, shape, files, epochs, done, head))
+        done = Commit(added=[*added], removed=[*removed], compacts=compacts or not (added or removed))
+        self.log.advance(
+            self.folder,
+            Version(number=number, table=table, form=shape, files=files, epochs=epochs, done=done, previous=head),
+        )
 
     @property
     def partition(self) -> str | None:
@@ -443,9 +448,11 @@ class MemoryTable:
         found: dict[str | None, PartitionFiles] = {}
         for file in self.latest.files.values():
             value, deleted = file.action.partition, file.action.deleted
-            part, rows = found.get(value, PartitionFiles(value)), (file.rows or 0) + deleted
+            part, rows = found.get(value, PartitionFiles(value=value)), (file.rows or 0) + deleted
             small = part.small + (file.bytes < small_bytes)
-            found[value] = PartitionFiles(value, part.files + 1, small, part.rows + rows, part.deleted + deleted)
+            found[value] = PartitionFiles(
+                value=value, files=part.files + 1, small=small, rows=part.rows + rows, deleted=part.deleted + deleted
+            )
         return tuple(found.values())
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:

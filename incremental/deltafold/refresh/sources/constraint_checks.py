@@ -95,7 +95,16 @@ class Checks:
             return (Offence(sample_texts(find_duplicates(added, names), names), fact.columns, sentence),)
         table, version = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].before
         assert version is not None
-        return (Suspect(added, "duplicate", table, version, fact.columns, fact.columns, sentence),)
+        suspect = Suspect(
+            keys=added,
+            fault="duplicate",
+            table=table,
+            version=version,
+            columns=fact.columns,
+            shown=fact.columns,
+            sentence=sentence,
+        )
+        return (suspect,)
 
     def _dangling(self, fact: ForeignKeyFact, *, new: bool) -> tuple[Suspect | Offence, ...]:
         """Find added references to keys that do not exist."""
@@ -113,8 +122,16 @@ class Checks:
         rest = self._referring(fact, new=False)
         if self._has_changed(fact.to):
             rest = rest.join(self._net(fact.to, fact.key).where(F.col(WEIGHT) > 0), on=names, how="left_anti")
-        there = self._epoch.sources[fact.to], self._epoch.intent.sources[fact.to].after
-        return (Suspect(self._compute_once(rest), "missing", *there, fact.key, fact.columns, sentence),)
+        suspect = Suspect(
+            keys=self._compute_once(rest),
+            fault="missing",
+            table=self._epoch.sources[fact.to],
+            version=self._epoch.intent.sources[fact.to].after,
+            columns=fact.key,
+            shown=fact.columns,
+            sentence=sentence,
+        )
+        return (suspect,)
 
     def _find_orphans(self, fact: ForeignKeyFact) -> tuple[Suspect | Offence, ...]:
         """Find removed keys that are still referenced."""
@@ -126,8 +143,16 @@ class Checks:
             f"{self._at(fact.source)}: rows of {fact.to} ({', '.join(fact.key)}) were removed{self._at(fact.to)} that "
             f"are still referenced by {{rows}}. {DO}"
         )
-        referring = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].after
-        return (Suspect(removed, "present", *referring, fact.columns, fact.columns, sentence),)
+        suspect = Suspect(
+            keys=removed,
+            fault="present",
+            table=self._epoch.sources[fact.source],
+            version=self._epoch.intent.sources[fact.source].after,
+            columns=fact.columns,
+            shown=fact.columns,
+            sentence=sentence,
+        )
+        return (suspect,)
 
     def _append_only(self, fact: AppendOnlyFact) -> tuple[Suspect | Offence, ...]:
         changed = self._epoch.differences[fact.source]
@@ -210,7 +235,7 @@ class TouchedKeys:
         return select_key(table, columns).join(keys, on=key_names(columns), how="left_semi")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Suspect:
     """The only keys that can break a constraint, as key_0, key_1, …; the rows of a table that have them decide.
 

@@ -29,7 +29,7 @@ from deltafold.landing.streams.stream_landing import StreamLander
 CHAR_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata of a column that is declared CHAR(n) or VARCHAR(n)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Declared:
     """The declared sources of a warehouse, views excluded, by name; lock_seconds: those of Tuning for a landing."""
 

@@ -38,7 +38,7 @@ from deltafold.spark.checkpoint import Checkpoints, plan_at_once
 RENEWED = "renewed"  # the path of a table whose references were replaced
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusteringStage:
     """Maintains a loop of k-means in one epoch. checkpoints: frees what was computed once when the epoch ends."""
 
@@ -73,9 +73,11 @@ class ClusteringStage:
             found, path = self._evaluate(sums, points, log, rows)
             direct, now = self._write(stored, found), found.references
             path = path if direct or rows is None else f"{path}{BY_WRITER}"
-            result = LoopResult(path, found.rounds, found.touched)
+            result = LoopResult(path=path, rounds=found.rounds, touched=found.touched)
             change = None if rows is None else self._difference(stored, rows, found.answer)
-        return LoopResult(result.path, result.rounds, result.touched, points=log.follow(references, now)), change
+        return LoopResult(
+            path=result.path, rounds=result.rounds, touched=result.touched, points=log.follow(references, now)
+        ), change
 
     def _evaluate(
         self, sums: ClusterSums, points: ClusterPoints, log: PointLog, rows: DataFrame | None
@@ -98,10 +100,12 @@ class ClusteringStage:
 
     def _without_references(self, loop: LoopState) -> Clustered:
         """Return the answer of the steps as they are evaluated for any other loop."""
-        stage = IterationStage(self.epoch, self.lowering, self.leaves, self.rules, self.checkpoints)
+        stage = IterationStage(
+            epoch=self.epoch, lowering=self.lowering, leaves=self.leaves, rules=self.rules, checkpoints=self.checkpoints
+        )
         found = stage.iterate(loop, None)
         rounds = tuple(Round("steps", rows) for rows in found.steps)
-        return Clustered(None, None, found.rows, rounds, 0)
+        return Clustered(references=None, start=None, answer=found.rows, rounds=rounds, touched=0)
 
     def _write(self, stored: ClusterTable, found: Clustered) -> bool:
         """Replace the table in one commit; returns whether by a direct one."""
@@ -177,7 +181,7 @@ class PointLog:
 
         def find(references: DataFrame, change: DataFrame | None) -> NearPoints:
             changed = None if change is None else assignment.log(change, references)
-            return NearPoints(table.at(before), changed, most, self.sums.checkpoints)
+            return NearPoints(log=table.at(before), changed=changed, most=most, checkpoints=self.sums.checkpoints)
 
         return find
 

@@ -24,7 +24,7 @@ from deltafold.refresh.stages.recursion import LoopResult, add_versions
 from deltafold.spark.checkpoint import Checkpoints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IterationStage:
     """Maintains a numeric loop in one epoch. checkpoints: frees what was computed once when the epoch ends."""
 
@@ -51,7 +51,14 @@ class IterationStage:
         tuning = self.epoch.tuning
         size = sum(bytes_of_leaves(plan, self.leaves.bytes) for plan in loop.inputs)
         small = size <= tuning.local_bytes
-        iteration = Iteration(loop, self.lowering, self.rules.after, tuning.local_rows, small, self.checkpoints.cached)
+        iteration = Iteration(
+            loop=loop,
+            lowering=self.lowering,
+            after=self.rules.after,
+            most=tuning.local_rows,
+            small=small,
+            block=self.checkpoints.cached,
+        )
         return iteration.run(stored)
 
     def _publish(
@@ -69,7 +76,7 @@ class IterationStage:
         rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small)
         moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in found.steps)
         if before is not None and not moved.rows:
-            return LoopResult(None, rounds, 0, found.residuals), None
+            return LoopResult(path=None, rounds=rounds, touched=0, residuals=found.residuals), None
         direct = bag.publish(rows, moved, before, epoch.mark(loop.name), name_mapping=needs_mapping(answer.row))
         path = "first load" if before is None else "changed" if direct else f"changed{BY_WRITER}"
-        return LoopResult(path, rounds, moved.rows, found.residuals), rows.drop(BUCKET)
+        return LoopResult(path=path, rounds=rounds, touched=moved.rows, residuals=found.residuals), rows.drop(BUCKET)

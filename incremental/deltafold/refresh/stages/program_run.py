@@ -62,7 +62,9 @@ class Run:
         self._program, self._epoch, self._lowering = program, epoch, lowering
         self._checkpoints = Checkpoints(cached, epoch.tuning.local_rows)
         facts = tuple(fact for fact in program.constraints if fact.text in epoch.intent.relied)
-        self._leaves = EpochLeaves(epoch, lowering, SourceChanges(epoch, program, self._checkpoints), facts)
+        self._leaves = EpochLeaves(
+            epoch=epoch, lowering=lowering, changes=SourceChanges(epoch, program, self._checkpoints), facts=facts
+        )
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
@@ -82,12 +84,25 @@ class Run:
             with self._epoch.measure.phase("publish the view"):
                 self._view()
         self._finish()
-        return EpochResult(self._groups, self._rows, self._paths, self._partitions, self._rounds, self._residuals)
+        return EpochResult(
+            groups=self._groups,
+            change_rows=self._rows,
+            paths=self._paths,
+            partitions=self._partitions,
+            rounds=self._rounds,
+            residuals=self._residuals,
+        )
 
     def _loop(self, loop: LoopState) -> None:
         stage = LoopStage if loop.levelled else IterationStage
         stage = stage if loop.clusters is None else ClusteringStage
-        done = stage(self._epoch, self._lowering, self._leaves, self._rules, self._checkpoints).run(loop)
+        done = stage(
+            epoch=self._epoch,
+            lowering=self._lowering,
+            leaves=self._leaves,
+            rules=self._rules,
+            checkpoints=self._checkpoints,
+        ).run(loop)
         if done.rounds:
             self._rounds[loop.name] = rows_by_phase(done.rounds)
         if done.residuals:
@@ -112,7 +127,9 @@ class Run:
         after = table.version() if touched is not None else before
         assert after is not None
         by_files = self._paths.get(state.name, "").startswith(MERGE)
-        self._leaves.states[state.name] = StateVersions(table, layout, before, after, touched, found, by_files)
+        self._leaves.states[state.name] = StateVersions(
+            table=table, layout=layout, before=before, after=after, touched=touched, found=found, by_files=by_files
+        )
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
         """Return h of the change of a state's input, or a reused state; None if nothing changed."""

@@ -29,7 +29,7 @@ from deltafold.spark.checkpoint import Checkpoints
 STARTED_OVER = "computed from nothing"  # the path of a loop of which more would have changed than it is worth
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopResult:
     """What a stage did.
 
@@ -54,10 +54,12 @@ def add_versions(
     """
     table, before, after = epoch.tables[name], epoch.before(name), epoch.tables[name].version()
     assert after is not None, f"{name} is written in the first epoch"
-    leaves.loops[name] = LoopVersions(table, stored, before, after, change, same or before == after)
+    leaves.loops[name] = LoopVersions(
+        table=table, stored=stored, before=before, after=after, change=change, same=same or before == after
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopStage:
     """One loop in one epoch; checkpoints: frames computed once until the epoch ends."""
 
@@ -81,12 +83,12 @@ class LoopStage:
         """Run the rounds and write the table; return the change of the answer, None where the files show it."""
         size, tuning = 0 if before is None else table.size()[1], self.epoch.tuning
         sides = SideInputs(
-            candidates.loop,
-            self.lowering,
-            self.rules,
-            lambda plan: bytes_of_leaves(plan, self.leaves.bytes),
-            self.checkpoints,
-            tuning,
+            loop=candidates.loop,
+            lowering=self.lowering,
+            rules=self.rules,
+            bytes_of=lambda plan: bytes_of_leaves(plan, self.leaves.bytes),
+            checkpoints=self.checkpoints,
+            tuning=tuning,
         )
         step = Step(candidates, sides, tuning, size)
         write = CandidateWrite(candidates, table, self.epoch.mark(candidates.loop.name))
@@ -104,7 +106,7 @@ class LoopStage:
     def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
         rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()
         write.load(rows)
-        return LoopResult(path, rounds, sum(each.rows for each in rounds))
+        return LoopResult(path=path, rounds=rounds, touched=sum(each.rows for each in rounds))
 
     def _write_changes(
         self, rounds: Rounds, found: Maintained, write: CandidateWrite
@@ -112,10 +114,10 @@ class LoopStage:
         """Write what changed, if anything did."""
         touched = found.touched
         if touched is None or not touched.changed:
-            return LoopResult(None, found.rounds, 0 if touched is None else touched.size), None
+            return LoopResult(path=None, rounds=found.rounds, touched=0 if touched is None else touched.size), None
         self.checkpoints.cached.callback(touched.free)
         path = self._merge(rounds, touched, write)
-        result = LoopResult(path, found.rounds, touched.size, same_answer=touched.same_answer)
+        result = LoopResult(path=path, rounds=found.rounds, touched=touched.size, same_answer=touched.same_answer)
         return result, None if touched.same_answer else rounds.touched.answer_change(touched)
 
     def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite) -> str:

@@ -34,7 +34,7 @@ Centers = Mapping[int, Mapping[int, Point]]
 """The coordinates of the center of each cluster, by step and number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Clustered:
     """An evaluation; touched: points that it read.
 

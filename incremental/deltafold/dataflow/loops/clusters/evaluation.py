@@ -74,7 +74,7 @@ class _Walk:
     def __init__(self, sums: ClusterSums, references: DataFrame, near: NearPoints | None, touched: int) -> None:
         self._sums, self._references, self._near, self._touched = sums, references, near, touched
         self._limit, self._then = sums.table.loop.limit, sums.coordinates(references)
-        self._margins, self._taking_back = sums.margins(references), TakingBack(sums, references)
+        self._margins, self._taking_back = sums.margins(references), TakingBack(sums=sums, references=references)
         coordinates = {column for _, column in sums.table.clusters.coordinates}
         self._decided = coordinates == {*sums.table.loop.columns}  # else others may decide between equally near ones
 
@@ -118,13 +118,15 @@ class _Walk:
         counts = {} if self._near is None else self._near.count_old(needs)
         rounds = tuple(Round("points", counts.get(step, 0)) for step in range(self._limit))
         read = 0 if self._near is None else self._near.read
-        return Clustered(self._references, start, centers, rounds, self._touched + read)
+        return Clustered(
+            references=self._references, start=start, answer=centers, rounds=rounds, touched=self._touched + read
+        )
 
 
 Computed = tuple[DataFrame, Mapping[str, Any]]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TakingBack:
     """Takes near points from the sums of their references to those of the centers of a step, by a plan built once.
 
@@ -147,8 +149,12 @@ class TakingBack:
         """
         if points is not self._points:
             self._points = points
-            self._sums = RepeatedPlan(self.sums, lambda rows: self._add(points, rows), self.sums.measures)
-            self._centers = RepeatedPlan(self.sums, self.sums.next_centers, [F.count(F.lit(1)).alias("rows")])
+            self._sums = RepeatedPlan(
+                sums=self.sums, build=lambda rows: self._add(points, rows), measures=self.sums.measures
+            )
+            self._centers = RepeatedPlan(
+                sums=self.sums, build=self.sums.next_centers, measures=[F.count(F.lit(1)).alias("rows")]
+            )
         assert self._sums is not None and self._centers is not None
         added, found = self._sums.run(centers)
         return None if found["recompute"] else self._centers.run(added)[0]
@@ -161,7 +167,7 @@ class TakingBack:
         return self.sums.add(references.join(own, keys, "left_semi"), assignment.sum_points(moved))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RepeatedPlan:
     """A plan over few rows, built for the first ones; measures: aggregates over its rows."""
 
@@ -201,4 +207,10 @@ def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Cluste
         touched = max(touched, int(found[TOUCHED]))
         parts.append(references)
         centers = sums.next_centers(references)
-    return Clustered(reduce(DataFrame.unionByName, parts), first, centers, tuple(rounds), touched)
+    return Clustered(
+        references=reduce(DataFrame.unionByName, parts),
+        start=first,
+        answer=centers,
+        rounds=tuple(rounds),
+        touched=touched,
+    )

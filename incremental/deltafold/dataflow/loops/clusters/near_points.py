@@ -23,7 +23,7 @@ AHEAD = 2.0  # how much more the centers of further steps may have moved than it
 ROUNDED_UP = 1 + 1e-6  # so that a bound in FLOAT is not smaller
 
 
-@dataclass
+@dataclass(kw_only=True)
 class NearPoints:
     """The near points of one refresh.
 
