@@ -7,7 +7,7 @@ strategy), none of which imports another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from deltafold.algebra.constraints import Constraint
-from deltafold.algebra.errors import Refusal, RefusedError, SourceError, UsageError
+from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.plan.answer_columns import find_group_key, find_partition_key
 from deltafold.algebra.program import Program
@@ -32,10 +32,14 @@ from deltafold.compiler.draft import Draft, Publish
 from deltafold.compiler.explain import explain_passes, explain_program, explain_refusal
 from deltafold.compiler.passes.choose_publication import check_answer_table, refuse_answer_table
 from deltafold.compiler.plan_text import outline_plan
+from deltafold.compiler.widening import DifferentError, Widening, compare_programs, widened_columns
+from deltafold.dataflow.state_schema import Layout
 from deltafold.language.analysis import Analysis, analyse
 from deltafold.language.determinism.tie_breaking import break_ties
 from deltafold.language.evaluation import evaluate
 from deltafold.language.fingerprint.equality import SparkEquality
+from deltafold.language.fingerprint.narrower_schemas import find_narrower
+from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.mentions import Mentions, NoDataError
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import Ordering, Query, QueryText, Settings
@@ -53,6 +57,25 @@ from deltafold.spark.catalyst import isolate_session
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]
 Remedy = Literal["refuse", "rebuild"]
+
+
+@dataclass(frozen=True)
+class WidenedQuery:
+    """A query whose sources got wider types, under the names of its state; then: as it was for the state.
+
+    program: that of the state, if it had one; widening: what becomes of its tables; because: why that is not known.
+    """
+
+    query: Query
+    then: Query
+    program: Program | None = None
+    widening: Widening | None = None
+    because: str = ""
+
+    @property
+    def grown(self) -> tuple[str, ...]:
+        """The answer's columns that get another type, in words."""
+        return widened_columns(self.then.outputs, self.query.outputs)
 
 
 @dataclass(frozen=True)
@@ -150,7 +173,20 @@ class Compilation:
 
     @cached_property
     def query(self) -> Query:
-        """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have."""
+        """The query in the algebra; raises as `analysis`, and QueryError for an operator that a view cannot have.
+
+        Where types of its sources got wider, and the tables of the view stay as they are, it is the query of its state.
+        """
+        widened = self._widened
+        if widened is None or widened.because:
+            return self._translated
+        if self.kept is not None and self._keeps_tables(widened):
+            return replace(widened.query, built_as=self.kept.fingerprint)
+        return widened.query
+
+    @cached_property
+    def _translated(self) -> Query:
+        """The query, whatever types its sources had when the state was built."""
         analysis = self.analysis
         with citing_moved_columns(self._types, self.kept):
             return translate_analysis(analysis, self.kept, self.sources.schema, self.sources.views)
@@ -190,7 +226,7 @@ class Compilation:
             query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
             dict(query.settings), query.functions, query.names, releases(self.spark),
         )  # fmt: skip
-        return Current(recipe, self._types)
+        return Current(recipe, self._types, *self._effect_of_wider_types)
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
@@ -218,25 +254,96 @@ class Compilation:
 
     @cached_property
     def _constraints(self) -> tuple[Constraint, ...]:
-        return self.sources.constraints(self.query.sources)
+        return self.sources.constraints(self._translated.sources)
 
-    @cached_property
+    @property
     def _draft(self) -> Draft:
-        query = self.query
+        return self._draft_of(self.query)
+
+    def _draft_of(self, query: Query) -> Draft:
         options = query.forbidden, self.sources.invariant, self.publish, self._constraints, self.sources.views
         equality = SparkEquality(self.spark, query.attributes)
         return Draft(query.plan, query.outputs, query.fingerprint, *options, equality=equality)
 
     @cached_property
     def _program(self) -> Program | RefusedError:
+        return self._compile(self.query)
+
+    def _compile(self, query: Query) -> Program | RefusedError:
         try:
-            return compile_query(self._draft)
+            return compile_query(self._draft_of(query))
         except RefusedError as error:
             return error
 
+    @cached_property
+    def _widened(self) -> WidenedQuery | None:
+        """The query under the names of its state, if that is of the same query before types of sources got wider."""
+        kept, schema = self.kept, self.sources.schema
+        if kept is None or self._translated.fingerprint == kept.fingerprint:
+            return None
+        narrower = find_narrower(kept.sources, schema)
+        if not narrower:
+            return None
+        try:
+            earlier = analyse(
+                self.spark, self.text, self.sources.names, lambda n: narrower.get(n) or schema(n), self.sources.monoids
+            )
+            then = earlier.translate(kept.names, kept.orders)
+        except QueryError:  # it is another query, or the function that returns it is
+            return None
+        if then.fingerprint != kept.fingerprint:
+            return None
+        found = WidenedQuery(self.analysis.translate(kept.names, kept.orders), then)
+        old, new = self._compile(then), self._compile(found.query)
+        if isinstance(old, RefusedError) or isinstance(new, RefusedError):
+            return found
+        try:
+            values = WidenedValues(self.spark, then.attributes, found.query.attributes)
+            return replace(found, program=old, widening=compare_programs(old, new, values))
+        except DifferentError as error:
+            return replace(found, because=str(error))
+
+    def _keeps_tables(self, widened: WidenedQuery) -> bool:
+        """Return whether the tables of the view stay as they are: a view that is recomputed has its answer alone."""
+        if widened.widening is None or self.policy == "definition":
+            return not widened.grown
+        return widened.widening.keeps_tables
+
+    @property
+    def _effect_of_wider_types(self) -> tuple[str, bool]:
+        """What wider types of sources change, in words, and whether the answer goes on from copied states."""
+        widened = self._widened
+        if widened is None:
+            return "", False
+        if widened.because:
+            return f"a wider type changes more than the width: {widened.because}", False
+        if widened.grown:
+            return f"a wider type changes the answer: {', '.join(widened.grown)}", False
+        return "the states are copied into wider types", True
+
     def _incremental(self, program: Program) -> Incremental:
-        circumstances = tuple(self.query.settings), tuple(sorted(releases(self.spark).items()))
-        return Incremental(program, self.query.attributes, lambda: self.partition_key, circumstances)
+        return Incremental(
+            program, self.query.attributes, lambda: self.partition_key, self._circumstances, self._convertible
+        )
+
+    @property
+    def _circumstances(self) -> tuple[object, ...]:
+        return tuple(self.query.settings), tuple(sorted(releases(self.spark).items()))
+
+    @property
+    def _convertible(self) -> dict[str, tuple[str, ...]]:
+        """By state, the digest that it had before types of sources got wider, and its columns as SQL over those."""
+        widened = self._widened
+        if widened is None or widened.program is None or widened.widening is None:
+            return {}
+        found: dict[str, tuple[str, ...]] = {}
+        digests = widened.program.digests(self._circumstances)
+        for state in widened.program.states:
+            to = widened.widening.states[state.name]
+            keys = zip(Layout.of(widened.program, state, 1).keys, to.key_types, strict=True)
+            casts = (f"CAST({quoted(name)} AS {type_})" for name, type_ in keys)
+            found[state.name] = (digests[state.name], *casts, *to.parts)
+        return found
 
     @property
     def _recomputed(self) -> FullRecompute:

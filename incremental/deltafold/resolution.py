@@ -234,7 +234,8 @@ class ResolvedView:
     def inputs(self) -> Inputs:
         """The inputs of a refresh: tables, and views that it refreshes first."""
         views = {name: view.below for name, view in self.views.items()}
-        return Inputs(self.view.name, self.tables, views, self.compilation.query.grown)
+        grown, types = self.compilation.query.grown, self.compilation.current.recipe.sources
+        return Inputs(self.view.name, self.tables, views, grown, types)
 
     @cached_property
     def refresh(self) -> Refresh:

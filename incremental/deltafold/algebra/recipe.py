@@ -16,12 +16,6 @@ from graphlib import CycleError, TopologicalSorter
 from deltafold.algebra.results.report import Json
 
 LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
-WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
-OTHER_WIDER = {("float", "double"), ("date", "timestamp_ntz"), *((each, "double") for each in WHOLE_NUMBERS[:3])}
-WIDER_TYPE = (
-    "a wider type of a column makes another query: the states of sums, the buckets of group keys, the answer's types, "
-    "hashes and texts differ by the width"
-)
 MOST_SHOWN = 20  # lines of the plan in a message
 UNRECORDED = "the change is in what the record of a plan leaves out: the limit of a loop, or a part that is too long"
 SOURCE_LINE = re.compile(r"\s*source (\w+) \((.*)[)…]")  # of a plan: the columns read, cut by earlier releases alone
@@ -74,16 +68,23 @@ def cut_line(line: str) -> str:
 
 @dataclass(frozen=True)
 class Current:
-    """The recipe of a view's query today, and the types of all columns of its sources."""
+    """The recipe of a view's query today, and the types of all columns of its sources.
+
+    wider: what wider types of columns change, if the state was built before, in one sentence; goes_on: whether the
+    answer is the same, and the states are copied.
+    """
 
     recipe: Recipe
     types: Mapping[str, Mapping[str, str]]
+    wider: str = ""
+    goes_on: bool = False
 
     def since(self, kept: Recipe | None) -> tuple[str, ...]:
         """Return what changed since a state was built from another recipe, one change a line."""
         if kept is None:
             return ("the earlier query is unknown: the release that built the state did not record it",)
-        return describe_changes(kept, self.recipe, self.types)
+        lines = describe_changes(kept, self.recipe, self.types)
+        return (*lines, self.wider) if self.wider else lines
 
 
 def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -105,10 +106,6 @@ def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -
 def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     """Return what changed between two recipes, one change a line; now: the types of all columns of the sources."""
     lines = describe_column_changes(old, now)
-    if any(
-        is_wider(then, now.get(s, {}).get(c, "")) for s, columns in old.sources.items() for c, then in columns.items()
-    ):
-        lines.append(WIDER_TYPE)
     for name, then, today in compare_mappings(old.settings, new.settings):
         lines.append(f"setting {name} changed from {then or 'not set'} to {today or 'not set'}")
     for name, then, today in compare_mappings(old.functions, new.functions):
@@ -123,17 +120,6 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
     for name, then, today in compare_mappings(old.made_by, new.made_by):
         lines.append(f"{name} changed from {then or 'none'} to {today or 'none'}")
     return tuple(lines) or (UNRECORDED,)
-
-
-def is_wider(then: str, now: str) -> bool:
-    """Return whether a type has all values of another one, and more."""
-    if then in WHOLE_NUMBERS and now in WHOLE_NUMBERS:
-        return WHOLE_NUMBERS.index(then) < WHOLE_NUMBERS.index(now)
-    digits = [re.fullmatch(r"decimal\((\d+),(\d+)\)", each) for each in (then, now)]
-    if digits[0] and digits[1]:
-        (old, old_scale), (new, new_scale) = ((int(found[1]), int(found[2])) for found in digits if found)
-        return (old, old_scale) != (new, new_scale) and new_scale >= old_scale and new - new_scale >= old - old_scale
-    return (then, now) in OTHER_WIDER
 
 
 def name_computed_keys(text: str) -> str:

@@ -112,11 +112,14 @@ def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most
 
 
 def one_schema(change: Difference) -> bool:
-    """Return whether files of both versions can be read by the later schema."""
+    """Return whether files of both versions can be read by the later schema, in which no type got wider."""
     if change.before is None or not change.removed:
         return not change.remapped
-    sides = change.table.origin.partitioned_by(change.before), change.table.partitioned_by(change.after)
-    return not change.remapped and sides[0] == sides[1]
+    old, new = (change.table.origin, change.before), (change.table, change.after)
+    sides = [table.partitioned_by(version) for table, version in (old, new)]
+    then, now = ({field.name: field.dataType for field in table.schema(version)} for table, version in (old, new))
+    kept = all(then.get(name, type_) == type_ for name, type_ in now.items())
+    return not change.remapped and sides[0] == sides[1] and kept
 
 
 def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:

@@ -16,11 +16,12 @@ REBUILD = "rebuild"
 
 @dataclass(frozen=True)
 class Redefinition:
-    """The changes since a state was built, in one sentence and line by line."""
+    """The changes since a state was built, in one sentence and line by line; goes_on: see Current."""
 
     view: str
     what: str
     lines: tuple[str, ...]
+    goes_on: bool = False
 
     def refuse(self, instead: str) -> ChangedQueryError:
         """Return the error that refuses the change; instead: the fix."""
@@ -34,7 +35,7 @@ def find_redefinition(
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = "the query, or a column that it reads, changed since the state was built"
-        return Redefinition(view, what, current.since(journal.recipe(built)))
+        return Redefinition(view, what, current.since(journal.recipe(built)), current.goes_on)
     if strategy is None:
         return None
     kept, now = set(entry.after or entry.intent.tables), set(strategy.tables)

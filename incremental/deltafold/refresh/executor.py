@@ -88,7 +88,7 @@ class Executor:
         intent = plan.intent
         whole = self.epoch(plan.strategy, intent, progress, resumed=plan.is_resumed)
         sources = tables_of_chunk(whole.sources, intent.sources, intent.part)
-        epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent))
+        epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent, plan.strategy.convertible))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.strategy.constraints)

@@ -60,6 +60,11 @@ class FullRecompute:
         """No states."""
         return {}
 
+    @property
+    def convertible(self) -> dict[str, tuple[str, ...]]:
+        """No states."""
+        return {}
+
     def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return a bag of the answer."""
         return stored_bag(self.columns, buckets)

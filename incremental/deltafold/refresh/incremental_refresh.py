@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -58,6 +58,13 @@ class RefreshStrategy(Protocol):
         """For each state the digest of its plan, then its stored columns (Layout.merged)."""
         ...
 
+    @property
+    def convertible(self) -> Mapping[str, tuple[str, ...]]:
+        """By state, the digest that it had before columns of sources got wider types, then SQL for each of its stored
+        columns over those that it had.
+        """
+        ...
+
     def storage_of(self, table: str, buckets: int) -> StoredTable:
         """Return the storage of one of its tables with a number of buckets."""
         ...
@@ -76,7 +83,7 @@ class Incremental:
     """Refreshes by the compiled program.
 
     partition_key: finds the answer's column that contains a partition, which requires the views below;
-    circumstances: further settings that the rows of states depend on.
+    circumstances: further settings that the rows of states depend on; convertible: see RefreshStrategy.
     """
 
     mode: ClassVar[str] = "incremental"
@@ -85,6 +92,7 @@ class Incremental:
     attributes: Mapping[str, Any]
     partition_key: Callable[[], str | None] = no_partition_key
     circumstances: object = None
+    convertible: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def fingerprint(self) -> str:

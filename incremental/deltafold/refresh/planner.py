@@ -90,7 +90,7 @@ class Planner:
         known = {} if last is None or rebuild else last.intent.sources
         sources = self.mode_policy.of(None if last is None else last.intent.mode).sources
         pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
-        self.inputs.check_columns(pins, self.mode_policy.current)
+        self.inputs.check_columns(pins)
         return pins
 
     def next(
@@ -111,9 +111,7 @@ class Planner:
         losses = (0 if last is None else last.intent.losses) + bool(lost)
         intent = replace(intent, lost=lost, losses=losses)
         plan = EpochPlan(strategy=strategy, intent=intent, verdict=verdict, choice=choice, last=last)
-        if new_generation and (
-            earlier := reusable_pins(intent, last, self.inputs, self.mode_policy.current, chunk_bytes)
-        ):
+        if new_generation and (earlier := reusable_pins(intent, last, self.inputs, strategy.convertible, chunk_bytes)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk_bytes is not None and intent.mode == Incremental.mode:
             return replace(plan, intent=split_into_chunks(intent, self.inputs.of(pins), chunk_bytes))

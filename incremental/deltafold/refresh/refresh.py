@@ -282,11 +282,12 @@ class Refresh:
     def _replaces(self, progress: Progress | None) -> bool:
         """Return whether the changes since the last epoch require a new generation."""
         last = self._store.journal.last()
-        if last is None or self._on_change != REBUILD:
+        found = None if last is None else self._planner.find_redefinition(last)
+        if found is None or not (self._on_change == REBUILD or found.goes_on):
             return False
-        if (found := self._planner.find_redefinition(last)) and progress is not None:
+        if progress is not None:
             progress(f"rebuilding: {found.what}")
-        return found is not None
+        return True
 
 
 @contextmanager

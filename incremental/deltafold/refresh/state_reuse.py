@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.program import BUCKET, ROWS
-from deltafold.algebra.recipe import Current
 from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.partial_aggregate import TOUCHED
 from deltafold.dataflow.state_schema import Layout
@@ -22,12 +21,14 @@ from deltafold.refresh.sources.upstream import Inputs
 from deltafold.store.journal import Entry, Intent, Pin
 from deltafold.store.view_store import Store
 
+Convertible = Mapping[str, tuple[str, ...]]
+"""By state, a digest that it had and SQL for its columns (RefreshStrategy.convertible)."""
 REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
 
 
 @dataclass(frozen=True)
 class Reused:
-    """A state of another generation; merged: the names of its stored columns there (Layout.merged)."""
+    """A state of another generation; merged: SQL over its columns there for each stored column (Layout.merged)."""
 
     rows: DataFrame
     merged: tuple[str, ...]
@@ -35,12 +36,12 @@ class Reused:
     def under(self, layout: Layout) -> DataFrame:
         """Return the state as h of all rows, in the new generation's columns."""
         names = zip(self.merged, layout.merged, strict=True)
-        columns = [*(F.col(quoted(old)).alias(new) for old, new in names), F.col(ROWS), F.lit(0).alias(TOUCHED)]
+        columns = [*(F.expr(old).alias(new) for old, new in names), F.col(ROWS), F.lit(0).alias(TOUCHED)]
         columns += [F.expr(part.zero).alias(name) for _, part, name in layout.watched]
         return self.rows.select(*columns).withColumn(BUCKET, F.expr(layout.bucket_sql))
 
 
-def find_reusable(store: Store, intent: Intent) -> Mapping[str, Reused]:
+def find_reusable(store: Store, intent: Intent, convertible: Convertible) -> Mapping[str, Reused]:
     """Return the states of an epoch that the generation before has at the same versions."""
     begins = intent.epoch == 1 and intent.part is None and intent.states
     entries = store.journal.entries() if begins else ()
@@ -51,21 +52,23 @@ def find_reusable(store: Store, intent: Intent) -> Mapping[str, Reused]:
     if not all(has_same_rows(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
         return {}
     found: dict[str, Reused] = {}
-    for name, (old, *merged) in common(intent, last.intent).items():
+    for name, (old, *merged) in common(intent, last.intent, convertible).items():
         version = (last.after or {}).get(old)
         if version is not None:
             found[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
     return found
 
 
-def common(intent: Intent, last: Intent) -> dict[str, list[str]]:
-    """Return for each common state its name and its columns in the last epoch."""
-    there = {digest: [name, *merged] for name, (digest, *merged) in last.states.items()}
-    return {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
+def common(intent: Intent, last: Intent, convertible: Convertible) -> dict[str, list[str]]:
+    """Return for each common state its name in the last epoch, and SQL for its columns over those that it had there."""
+    there = {digest: [name, *map(quoted, merged)] for name, (digest, *merged) in last.states.items()}
+    equal = {name: there[digest] for name, (digest, *_) in intent.states.items() if digest in there}
+    narrower = {name: [there[digest][0], *sql] for name, (digest, *sql) in convertible.items() if digest in there}
+    return narrower | equal
 
 
 def reusable_pins(
-    intent: Intent, last: Entry | None, inputs: Inputs, current: Current, chunk_bytes: int | None
+    intent: Intent, last: Entry | None, inputs: Inputs, convertible: Convertible, chunk_bytes: int | None
 ) -> dict[str, Pin] | None:
     """Return the pins of the last epoch if it has a common state and its versions can be read, else None.
 
@@ -74,19 +77,19 @@ def reusable_pins(
     """
     if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
         return None
-    number = len(common(intent, last.intent))
+    number = len(common(intent, last.intent, convertible))
     if number == 0 or (chunk_bytes is not None and number < len(intent.states)):
         return None
     earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
     pins = {name: replace(pin, before=None, left=None, start=None, via=None) for name, pin in earlier.items()}
-    return pins if readable(pins, inputs, current) else None
+    return pins if readable(pins, inputs) else None
 
 
-def readable(pins: Mapping[str, Pin], inputs: Inputs, current: Current) -> bool:
+def readable(pins: Mapping[str, Pin], inputs: Inputs) -> bool:
     """Return whether the pinned versions exist, with the columns that the query reads."""
     try:
         inputs.check(pins)
-        inputs.check_columns(pins, current)
+        inputs.check_columns(pins)
         tables = inputs.of(pins)
         return all(tables[name].is_readable(pin.after) for name, pin in pins.items())
     except SourceError:

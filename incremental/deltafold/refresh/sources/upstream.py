@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from deltafold.algebra.errors import SourceError, StateError
-from deltafold.algebra.recipe import Current
 from deltafold.algebra.results.report import Report
+from deltafold.algebra.wider_types import is_wider
 from deltafold.lake.catalog_names import no_data
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.refresh.sources.answer_table import Answer
 from deltafold.refresh.sources.grown_table import GrownTable
 from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
+from deltafold.refresh.sources.widened_table import WidenedTable
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.journal import Entry, Journal, Pin, base_versions
 from deltafold.store.view_store import Store
@@ -56,13 +57,18 @@ class UpstreamView:
 class Inputs:
     """The inputs of a view: tables, and views below it.
 
-    grown: the tables whose older versions may lack fields of structs, and are read by the schema of the later version.
+    grown: the tables whose older versions may lack fields of structs, and are read by the schema of the later version;
+    types: of the columns that the query reads, by source; versions with narrower ones are read as these.
     """
 
     view: str
     tables: Mapping[str, VersionedTable]
     views: Mapping[str, UpstreamView] = field(default_factory=dict[str, UpstreamView])
     grown: frozenset[str] = frozenset()
+    types: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    _seen: dict[tuple[str, int], dict[str, str]] = field(
+        default_factory=dict[tuple[str, int], dict[str, str]], compare=False, repr=False
+    )
 
     @cached_property
     def chain(self) -> Mapping[Place, UpstreamView]:
@@ -109,11 +115,19 @@ class Inputs:
 
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """Return the tables of an epoch by source."""
-        if not self.views and not self.grown:
-            return self.tables
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
         grown = {name: GrownTable(self.tables[name], pins[name].after) for name in self.grown if name in pins}
-        return {**self.tables, **answers, **grown}
+        tables: dict[str, VersionedTable] = {**self.tables, **answers, **grown}
+        return {name: self._as_wide(name, table, pins.get(name)) for name, table in tables.items()}
+
+    def _as_wide(self, name: str, table: VersionedTable, pin: Pin | None) -> VersionedTable:
+        """Return a table with the types of today in all versions of an epoch; itself if it has these."""
+        read = self.types.get(name, {})
+        there = [] if pin is None else [self._types_of(table, version) for version in (pin.after, *pin.passed)]
+        if pin is not None and pin.before is not None:
+            there.append(self._types_of(table.origin, pin.before))
+        same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
+        return table if same else WidenedTable(table, read)
 
     def targets(self, versions: Mapping[str, int], read: Collection[str]) -> Targets:
         """Return the target version of every base source: the given one, or the latest; read: those of the last epoch.
@@ -189,19 +203,36 @@ class Inputs:
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise refuse_recreated(self.view, name, table)
 
-    def check_columns(self, pins: Mapping[str, Pin], current: Current) -> None:
-        """Raise SourceError for versions that lack a column that the query reads, or have it with another type."""
+    def check_columns(self, pins: Mapping[str, Pin]) -> None:
+        """Raise SourceError for versions that lack a column that the query reads, or have it with another type.
+
+        A narrower type has the same values. The version before may have a wider one, where the type was widened and
+        narrowed again.
+        """
         for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
-            table, version, read = self.tables[name], pins[name].after, current.recipe.sources.get(name, {})
-            schema = table.schema(None if version == table.version() else version)
-            there = {field.name: field.dataType.simpleString() for field in schema}
+            table, pin, read = self.tables[name], pins[name], self.types.get(name, {})
+            there = self._types_of(table, pin.after)
             for column, wanted in read.items():
-                if there.get(column) != wanted:
+                if there.get(column) != wanted and not is_wider(there.get(column, ""), wanted):
                     found = f"{column} as {there[column]}" if column in there else f"no column {column}"
                     raise SourceError(
-                        f"source {name}: {found} at version {version}, where the query of view {self.view} reads "
+                        f"source {name}: {found} at version {pin.after}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
+            before = {} if pin.before is None else self._types_of(table, pin.before)
+            for column, wanted in read.items():
+                if is_wider(wanted, before.get(column, wanted)):
+                    raise SourceError(
+                        f"source {name}: column {column} changed from {before[column]} to {wanted}, which does not "
+                        f"contain it, since the last epoch of view {self.view}. Rebuild the view, or restore the type."
+                    )
+
+    def _types_of(self, table: VersionedTable, version: int) -> dict[str, str]:
+        """Return the types of the columns of a version."""
+        if (table.path, version) not in self._seen:
+            schema = table.schema(None if version == table.version() else version)
+            self._seen[table.path, version] = {field.name: field.dataType.simpleString() for field in schema}
+        return self._seen[table.path, version]
 
     def find_passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
         """Return the base sources that an epoch has at later versions than requested."""
