@@ -21,7 +21,7 @@ from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceEr
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.plan.answer_columns import find_group_key, find_partition_key
 from deltafold.algebra.program import Program
-from deltafold.algebra.recipe import Current, Recipe
+from deltafold.algebra.recipe import Current, Recipe, WiderTypes
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.algebra.sources import is_name
 from deltafold.algebra.sqltext import quoted
@@ -226,7 +226,7 @@ class Compilation:
             query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
             dict(query.settings), query.functions, query.names, releases(self.spark),
         )  # fmt: skip
-        return Current(recipe, self._types, *self._effect_of_wider_types)
+        return Current(recipe, self._types, self._wider_types)
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
@@ -310,16 +310,17 @@ class Compilation:
         return widened.widening.keeps_tables
 
     @property
-    def _effect_of_wider_types(self) -> tuple[str, bool]:
-        """What wider types of sources change, in words, and whether the answer goes on from copied states."""
+    def _wider_types(self) -> WiderTypes | None:
+        """What wider types of sources change since the state was built."""
         widened = self._widened
         if widened is None:
-            return "", False
+            return None
+        since = widened.then.fingerprint
         if widened.because:
-            return f"a wider type changes more than the width: {widened.because}", False
+            return WiderTypes(since, f"a wider type changes more than the width: {widened.because}")
         if widened.grown:
-            return f"a wider type changes the answer: {', '.join(widened.grown)}", False
-        return "the states are copied into wider types", True
+            return WiderTypes(since, f"a wider type changes the answer: {', '.join(widened.grown)}")
+        return WiderTypes(since, "the answer is the same, and the states are copied into wider types", True)
 
     def _incremental(self, program: Program) -> Incremental:
         return Incremental(

@@ -67,24 +67,36 @@ def cut_line(line: str) -> str:
 
 
 @dataclass(frozen=True)
-class Current:
-    """The recipe of a view's query today, and the types of all columns of its sources.
+class WiderTypes:
+    """What wider types of source columns change, in words.
 
-    wider: what wider types of columns change, if the state was built before, in one sentence; goes_on: whether the
-    answer is the same, and the states are copied.
+    since: the fingerprint of the state that was built before; same_answer: whether the answer is the same, so that the
+    view goes on from copies of its states.
     """
+
+    since: str
+    effect: str
+    same_answer: bool = False
+
+
+@dataclass(frozen=True)
+class Current:
+    """The recipe of a view's query today, and the types of all columns of its sources; wider: if some got wider."""
 
     recipe: Recipe
     types: Mapping[str, Mapping[str, str]]
-    wider: str = ""
-    goes_on: bool = False
+    wider: WiderTypes | None = None
 
     def since(self, kept: Recipe | None) -> tuple[str, ...]:
         """Return what changed since a state was built from another recipe, one change a line."""
         if kept is None:
             return ("the earlier query is unknown: the release that built the state did not record it",)
         lines = describe_changes(kept, self.recipe, self.types)
-        return (*lines, self.wider) if self.wider else lines
+        return lines if self.wider is None or self.wider.since != kept.fingerprint else (*lines, self.wider.effect)
+
+    def continues(self, fingerprint: str) -> bool:
+        """Return whether the answer is that of a state, which is copied into wider types."""
+        return self.wider is not None and self.wider.same_answer and self.wider.since == fingerprint
 
 
 def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -16,7 +16,10 @@ REBUILD = "rebuild"
 
 @dataclass(frozen=True)
 class Redefinition:
-    """The changes since a state was built, in one sentence and line by line; goes_on: see Current."""
+    """The changes since a state was built, in one sentence and line by line.
+
+    goes_on: whether the view does so by itself, in a new generation.
+    """
 
     view: str
     what: str
@@ -35,7 +38,7 @@ def find_redefinition(
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = "the query, or a column that it reads, changed since the state was built"
-        return Redefinition(view, what, current.since(journal.recipe(built)), current.goes_on)
+        return Redefinition(view, what, current.since(journal.recipe(built)), current.continues(built))
     if strategy is None:
         return None
     kept, now = set(entry.after or entry.intent.tables), set(strategy.tables)

@@ -29,25 +29,25 @@ class WidenedTable(TableView):
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version."""
-        return self._widened(self.table.at(version))
+        return self._widen(self.table.at(version))
 
     def scan(self, version: int) -> DataFrame:
         """Return the same rows as any other reader sees them."""
-        return self._widened(self.table.scan(version))
+        return self._widen(self.table.scan(version))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version."""
-        return self._widened(self.table.rows_of(version, files))
+        return self._widen(self.table.rows_of(version, files))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
         """Return the rows by which the deletion vectors of the same files differ."""
-        return self._widened(self.table.rows_between(version, before, after))
+        return self._widen(self.table.rows_between(version, before, after))
 
     def feed(self, before: int, after: int) -> DataFrame:
         """Return the changed rows that the commits between two versions recorded."""
-        return self._widened(self.table.feed(before, after))
+        return self._widen(self.table.feed(before, after))
 
-    def _widened(self, rows: DataFrame) -> DataFrame:
+    def _widen(self, rows: DataFrame) -> DataFrame:
         there = {field.name: field.dataType.simpleString() for field in rows.schema}
         wider = [name for name, type_ in self._types.items() if is_wider(there.get(name, ""), type_)]
         return rows.withColumns({name: F.col(quoted(name)).cast(self._types[name]) for name in wider})
