@@ -62,11 +62,14 @@ OTHER_OPERATORS = "its operators are others for the wider type"
 class SameValues(Protocol):
     """Decides whether Spark's expressions, which the algebra keeps as handles, have the same values."""
 
-    def find_difference(self, old: Scalar, new: Scalar) -> str | None:
-        """Return the text of an expression whose value may be another one; None if the values are the same."""
+    def find_difference(self, old: Scalar, new: Scalar, names: Mapping[str, str]) -> str | None:
+        """Return the text of an expression whose value may be another one; None if the values are the same.
+
+        names: the new columns by those with the same values.
+        """
         ...
 
-    def find_operator_difference(self, old: GroupwiseOp, new: GroupwiseOp) -> str | None:
+    def find_operator_difference(self, old: GroupwiseOp, new: GroupwiseOp, names: Mapping[str, str]) -> str | None:
         """Return the same of the expressions of two operators."""
         ...
 
@@ -120,10 +123,11 @@ def widened_columns(old: Sequence[tuple[Column, str]], new: Sequence[tuple[Colum
 
 
 class _Comparison:
-    """One comparison; `_wider`: the names of all columns so far whose types differ."""
+    """One comparison; `_names`: the new columns so far by the old ones, `_wider`: the old ones whose types differ."""
 
     def __init__(self, values: SameValues) -> None:
         self._values = values
+        self._names: dict[str, str] = {}
         self._wider: set[str] = set()
 
     def programs(self, old: Program, new: Program) -> Widening:
@@ -164,7 +168,7 @@ class _Comparison:
         """Yield the stored columns of an aggregate as SQL over those that it had."""
         one, other = old.call, new.call
         facts, known = ((c.function, c.distinct, c.mode, c.declared, len(c.arguments)) for c in (one, other))
-        if facts != known or one.column.name != other.column.name:
+        if facts != known:
             raise DifferentError(OTHER_OPERATORS)
         self._columns(one.arguments, other.arguments)
         self._columns(one.buffers, other.buffers)
@@ -209,13 +213,29 @@ class _Comparison:
         return mode == "ansi" and set(types) == {("float", "double")}
 
     def _plan(self, old: Plan, new: Plan) -> None:
-        if fingerprint_text(old) == fingerprint_text(new):
-            return  # it reads no wider column
+        if fingerprint_text(old) == fingerprint_text(new):  # it reads no wider column
+            self._columns(old.columns, new.columns)
+            return
+        if isinstance(old, Project) != isinstance(new, Project):
+            self._casts(old, new)
+            return
         if len(old.children) != len(new.children) or type(old) is not type(new):
             raise DifferentError(OTHER_OPERATORS)
         for pair in zip(old.children, new.children, strict=True):
             self._plan(*pair)
         self._node(old, new)
+        self._columns(old.columns, new.columns)
+
+    def _casts(self, old: Plan, new: Plan) -> None:
+        """Compare plans of which one has casts on top, as Spark adds them to the inputs of a union, and to IN."""
+        self._plan(*(plan.child if isinstance(plan, Project) else plan for plan in (old, new)))
+        one, other = (
+            [item.scalar for item in plan.items] if isinstance(plan, Project) else [Reference(c) for c in plan.columns]
+            for plan in (old, new)
+        )
+        self._scalars(one, other)
+        for before in old.columns:
+            self._names.pop(before.name, None)
         self._columns(old.columns, new.columns)
 
     def _node(self, old: Plan, new: Plan) -> None:
@@ -257,7 +277,7 @@ class _Comparison:
     def _operator(self, old: GroupwiseOp, new: GroupwiseOp) -> None:
         self._same((old.kind, old.undetermined) == (new.kind, new.undetermined))
         self._columns(old.keys, new.keys)
-        if difference := self._values.find_operator_difference(old, new):
+        if difference := self._values.find_operator_difference(old, new, self._names):
             raise DifferentError(_reads_width(difference))
 
     def _items(self, old: Sequence[Item], new: Sequence[Item]) -> None:
@@ -265,9 +285,10 @@ class _Comparison:
         self._columns([item.column for item in old], [item.column for item in new])
 
     def _columns(self, old: Sequence[Column], new: Sequence[Column]) -> None:
-        """Check that columns have the same names, and the same or a wider type."""
-        self._same([column.name for column in old] == [column.name for column in new])
+        """Check that columns with the same values have the same or a wider type."""
+        self._same(len(old) == len(new))
         for one, other in zip(old, new, strict=True):
+            self._same(self._names.setdefault(one.name, other.name) == other.name)
             if one.type != other.type:
                 if not is_wider(one.type, other.type):
                     raise DifferentError(f"{other.name} becomes {other.type}, which does not contain {one.type}")
@@ -283,16 +304,19 @@ class _Comparison:
             case None, None:
                 pass
             case Reference(), Reference():
-                self._same(old.column.name == new.column.name)
+                self._same(self._names.get(old.column.name) == new.column.name)
             case Sql(), Sql():
-                self._same(old.text == new.text and self._wider.isdisjoint(old.columns))
+                self._same(old.text == new.text and self._are_as_before(old.columns))
             case ((Reference() | Opaque()), (Reference() | Opaque())):
-                if old == new and self._wider.isdisjoint(old.columns):
+                if old == new and self._are_as_before(old.columns):
                     return
-                if difference := self._values.find_difference(old, new):
+                if difference := self._values.find_difference(old, new, self._names):
                     raise DifferentError(_reads_width(difference))
             case _:
                 raise DifferentError(OTHER_OPERATORS)
+
+    def _are_as_before(self, names: frozenset[str]) -> bool:
+        return self._wider.isdisjoint(names) and all(self._names.get(name) == name for name in names)
 
     def _same(self, condition: bool) -> None:
         if not condition:

@@ -46,7 +46,7 @@ class Query:
     order; forbidden: expressions without a fixed value; settings: those that the answer depends on (ANSI, time zone);
     attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns;
     loops: the names of the loops that it calls, in the order of the calls; built_as: the fingerprint that it had when
-    columns of the sources `grown` had fewer fields, of which it reads none.
+    columns of the sources `grown` had fewer fields, of which it reads none, or types of columns were narrower.
     """
 
     plan: Plan

@@ -1,7 +1,7 @@
 """Decide whether expressions of Spark's have the same values after columns that they read got wider types.
 
-A cast that loses nothing keeps the value, so it is looked through. Other expressions have the same values if they are
-of one class, their children have the same values, and
+A cast that loses nothing keeps the value, so it is looked through; so is one back to a type with all values of the old
+one. Other expressions have the same values if they are of one class, their children have the same values, and
 
 | the types of the children | the class |
 | --- | --- |
@@ -38,7 +38,8 @@ OF_VALUES: Mapping[str, tuple[str, ...]] = {
     "AggregateExpression": ("mode", "isDistinct"),
     "CheckOverflowInSum": (),  # a decimal sum outgrows its type after 10^10 rows
 }  # fmt: skip
-ARITHMETIC = {"Add": "evalMode", "Subtract": "evalMode", "Multiply": "evalMode", "UnaryMinus": "", "Abs": ""}
+# arithmetic, and the text of its argument beside the operands where an overflow is an error
+ARITHMETIC = {"Add": "ANSI", "Subtract": "ANSI", "Multiply": "ANSI", "UnaryMinus": "True", "Abs": "True"}
 OPERATORS = {"Window", "GlobalLimit", "LocalLimit", "Offset", "Sort", "Project"}
 WITHOUT_VALUE = {"WindowSpecDefinition", "SpecifiedWindowFrame"}
 MOST_DIGITS = 38
@@ -52,15 +53,18 @@ class WidenedValues:
         self._spark, self._attributes = spark, (old, new)
         self._names = tuple({int(a.exprId().id()): name for name, a in each.items()} for each in (old, new))
 
-    def find_difference(self, old: Scalar, new: Scalar) -> str | None:
-        """Return the text of an expression whose value may be another one; None if the values are the same."""
+    def find_difference(self, old: Scalar, new: Scalar, names: Mapping[str, str]) -> str | None:
+        """Return the text of an expression whose value may be another one; None if the values are the same.
+
+        names: the new columns by those with the same values.
+        """
         one, other = self._expression(old, 0), self._expression(new, 1)
         if one is None or other is None:  # a column that the compiler made
             return new.text
-        found = self._find(one, other)
+        found = self._find(one, other, names)
         return None if found is None else self._text(found)
 
-    def find_operator_difference(self, old: GroupwiseOp, new: GroupwiseOp) -> str | None:
+    def find_operator_difference(self, old: GroupwiseOp, new: GroupwiseOp, names: Mapping[str, str]) -> str | None:
         """Return the same of the expressions of two operators."""
         if len(old.handle) != len(new.handle):
             return new.text
@@ -70,8 +74,8 @@ class WidenedValues:
             expressions = [catalyst.sequence(each.expressions()) for each in (one, other)]
             if len(expressions[0]) != len(expressions[1]):
                 return new.text
-            for pair in zip(*expressions, strict=True):
-                if (found := self._find(*pair)) is not None:
+            for before, now in zip(*expressions, strict=True):
+                if (found := self._find(before, now, names)) is not None:
                     return self._text(found)
         return None
 
@@ -81,9 +85,11 @@ class WidenedValues:
     def _text(self, expression: J) -> str:
         return str(expression.sql())
 
-    def _find(self, old: J, new: J) -> J | None:
+    def _find(self, old: J, new: J, names: Mapping[str, str]) -> J | None:
         """Return a part of the new expression whose value may be another one."""
         old, new = _without_casts(old), _without_casts(new)
+        if catalyst.kind(new) == "Cast" and catalyst.kind(old) != "Cast" and _contains(_type(new), _type(old)):
+            return self._find(old, new.child(), names)  # a cast back, to a type with all values that it had
         if old.foldable() and new.foldable():
             return None if _are_same_constants(old, new) else new
         kind, children = catalyst.kind(old), [catalyst.sequence(each.children()) for each in (old, new)]
@@ -91,10 +97,10 @@ class WidenedValues:
             return new
         if kind == "AttributeReference":
             ids = [int(each.exprId().id()) for each in (old, new)]
-            one, other = (names.get(number) for names, number in zip(self._names, ids, strict=True))
-            return None if one is not None and one == other else new
-        for pair in zip(*children, strict=True):
-            if (found := self._find(*pair)) is not None:
+            one, other = (known.get(number, "") for known, number in zip(self._names, ids, strict=True))
+            return None if one and names.get(one) == other else new
+        for before, now in zip(*children, strict=True):
+            if (found := self._find(before, now, names)) is not None:
                 return found
         return None if self._is_same_function(kind, old, new) else new
 
@@ -121,8 +127,7 @@ class WidenedValues:
         kind = catalyst.kind(arithmetic)
         types = [_type(child) for child in catalyst.sequence(arithmetic.children())]
         if all(type_ in WHOLE_NUMBERS for type_ in types):
-            mode = ARITHMETIC[kind]
-            return str(arithmetic.evalMode().toString()) == "ANSI" if mode else bool(arithmetic.failOnError())
+            return ARITHMETIC[kind] in str(arithmetic.productElement(len(types)))
         digits = [decimal_digits(type_) for type_ in types]
         if len(digits) != 2 or None in digits:
             return False
@@ -141,12 +146,13 @@ def _type(expression: J) -> str:
 
 def _without_casts(expression: J) -> J:
     """Return what is below casts that lose nothing."""
-    while catalyst.kind(expression) == "Cast":
-        then, now = _type(expression.child()), _type(expression)
-        if then != now and not is_wider(then, now):
-            break
+    while catalyst.kind(expression) == "Cast" and _contains(_type(expression), _type(expression.child())):
         expression = expression.child()
     return expression
+
+
+def _contains(type_: str, other: str) -> bool:
+    return type_ == other or is_wider(other, type_)
 
 
 def _is_cast_of_value(old: str, new: str, to: str) -> bool:
