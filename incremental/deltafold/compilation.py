@@ -341,8 +341,8 @@ class Compilation:
         digests = widened.program.digests(self._circumstances)
         for state in widened.program.states:
             to = widened.widening.states[state.name]
-            keys = zip(Layout.of(widened.program, state, 1).keys, to.key_types, strict=True)
-            casts = (f"CAST({quoted(name)} AS {type_})" for name, type_ in keys)
+            keys = map(quoted, Layout.of(widened.program, state, 1).keys)
+            casts = (cast.format(key) for cast, key in zip(to.keys, keys, strict=True))
             found[state.name] = (digests[state.name], *casts, *to.parts)
         return found
 

@@ -80,12 +80,12 @@ class DifferentError(Exception):
 
 @dataclass(frozen=True)
 class WidenedState:
-    """What becomes of a state: the new types of its keys, and its other columns as SQL over the stored ones.
+    """What becomes of a state: its keys as SQL over `{}`, the stored key, and its other columns as SQL over those.
 
     same: whether all of them stay as they are.
     """
 
-    key_types: tuple[str, ...]
+    keys: tuple[str, ...]
     parts: tuple[str, ...]
     same: bool
 
@@ -162,7 +162,11 @@ class _Comparison:
         ]
         types = [part.type for slot in old.slots for part in slot.accumulator.components]
         same = old.keys == new.keys and list(zip(parts, types, strict=False)) == stored
-        return WidenedState(tuple(key.type for key in new.keys), tuple(parts), same)
+        keys = [
+            "{}" if one.type == other.type else f"CAST({{}} AS {other.type})"
+            for one, other in zip(old.keys, new.keys, strict=True)
+        ]
+        return WidenedState(tuple(keys), tuple(parts), same)
 
     def _slot(self, old: Slot, new: Slot) -> Iterator[str]:
         """Yield the stored columns of an aggregate as SQL over those that it had."""
