@@ -30,6 +30,10 @@ class CastingWriter(Writer):
             rows = rows.select(*(F.col(field.name).cast(field.dataType) for field in table.schema()))
         super().write(rows, mode)
 
+    def update(self, values: dict[str, str], where: str) -> None:
+        types = {field.name: field.dataType.simpleString() for field in self.sandbox.table(self.name).schema()}
+        super().update({name: f"cast({value} as {types[name]})" for name, value in values.items()}, where)
+
 
 def widen(sandbox: MemorySandbox, columns: set[str]) -> None:
     """Overwrite the events with wider columns; some rows change to values that the narrower ones cannot have."""
