@@ -19,13 +19,12 @@ from pyspark.sql.types import StructField, StructType
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
 from deltafold.algebra.plan import Column, SourceRead
-from deltafold.algebra.plan.answer_columns import find_group_key, find_partition_key
 from deltafold.algebra.program import Program
 from deltafold.algebra.recipe import Current, Recipe, WiderTypes
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.algebra.sources import is_name
 from deltafold.algebra.sqltext import quoted
-from deltafold.algebra.traversal import walk
+from deltafold.algebra.traversal import find_group_key, find_partition_key, walk
 from deltafold.compiler.compile import check_outputs, compile_query
 from deltafold.compiler.cost import estimate_cost
 from deltafold.compiler.draft import Draft, Publish

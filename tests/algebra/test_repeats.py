@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltafold.algebra.plan import Column, Join, Plan, Reference, Union
-from deltafold.algebra.plan.repeats import find_repeats
+from deltafold.algebra.traversal import find_repeats
 from tests.compiler.plans import D, K, Q, T, V, grouped, opaque, project, renamed, where
 
 JOINED = Join(T, D, "inner", opaque("k = k2"), ((Reference(K), Reference(D.columns[0]), False),))

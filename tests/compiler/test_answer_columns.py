@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltafold.algebra.plan import Column, Expand, Item, Join, Plan, Reference, Sql, Union
-from deltafold.algebra.plan.answer_columns import find_group_key, find_partition_key
+from deltafold.algebra.traversal import find_group_key, find_partition_key
 from tests.compiler.plans import D, K, Q, T, V, call, grouped, opaque, project, renamed, where
 
 BY = {"t": ("Q",)}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from deltafold.algebra.alignment import Equality, Undecided
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import Refusal
 from deltafold.algebra.plan import Column, Plan
-from deltafold.algebra.plan.alignment import Equality, Undecided
 from deltafold.algebra.program import NodeRule, Program, Publication, Stage, State
 
 Outputs = tuple[tuple[Column, str], ...]

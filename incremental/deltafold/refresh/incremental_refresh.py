@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Protocol
 
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.plan import Plan
-from deltafold.algebra.plan.repeats import find_repeats
 from deltafold.algebra.program import Program, State, stage_tables
 from deltafold.algebra.results.report import APPLIED, EpochVerdict
 from deltafold.algebra.results.upkeep import VIEW
+from deltafold.algebra.traversal import find_repeats
 from deltafold.dataflow.loops.clusters.cluster_table import stored_loop
 from deltafold.dataflow.lowering import Lowering
 from deltafold.dataflow.publish import stored_bag

@@ -17,6 +17,7 @@ from deltafold.algebra.loops import POSITION, STEP, Clusters
 from deltafold.algebra.monoids.family import infer_accumulator
 from deltafold.algebra.monoids.kinds import Group
 from deltafold.algebra.plan import Aggregate, Column, Filter, Given, Item, Join, Loop, Plan, Project, Reference, Values
+from deltafold.algebra.traversal import pass_columns
 from deltafold.compiler.loops.places import reads_loop, rewrite_side_inputs
 
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
@@ -199,8 +200,8 @@ def _carry_number(plan: Plan, groups: Given, key: str) -> Plan:
     """Return what makes centers of groups, with STEP and NUMBER as its first columns."""
     match plan:
         case Project(child=child, items=items) if not any(key in item.scalar.columns for item in items):
-            own = tuple(Item(column, Reference(column)) for column in (STEP, POSITION))
-            return Project(_carry_number(child, groups, key), (*own, *items))
+            numbers = pass_columns((STEP, POSITION))
+            return Project(_carry_number(child, groups, key), (*numbers, *items))
         case Filter(child=child, condition=condition) if key not in condition.columns:
             return Filter(_carry_number(child, groups, key), condition)
         case Aggregate():

@@ -18,7 +18,7 @@ from itertools import count
 
 from deltafold.algebra.loops import LEVEL
 from deltafold.algebra.plan import Column, Expand, Filter, Given, Item, Join, Loop, Plan, Project, Reference, Sql, Union
-from deltafold.algebra.traversal import replace_children
+from deltafold.algebra.traversal import pass_columns, replace_children
 
 Levelled = tuple[Plan, Column | None]
 """A plan, and its column that has the level; None if it does not read the loop."""
@@ -29,7 +29,7 @@ def add_levels(loop: Loop) -> Plan:
     plan, level = _Levels(loop).carry_level(loop.step)
     assert level is not None
     above = Item(Column(LEVEL, "int"), Sql(f"{level.name} + 1", "int", frozenset({level.name})))
-    return Project(plan, (*(Item(column, Reference(column)) for column in loop.step.columns), above))
+    return Project(plan, (*pass_columns(loop.step.columns), above))
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _Levels:
         return replace(union, children=branches), last[0]
 
     def _both(self, join: Join, columns: tuple[Column, ...], left: Column, right: Column) -> Levelled:
-        items = tuple(Item(column, Reference(column)) for column in columns)
+        items = pass_columns(columns)
         used = frozenset({left.name, right.name})
         if self.loop.traits.by_one_level:
             same = Filter(join, Sql(f"{left.name} = {right.name}", "boolean", used))
@@ -90,4 +90,4 @@ def _last(branch: Plan, columns: tuple[Column, ...], level: Column, levelled: bo
     if branch.columns == (*columns, level):
         return branch
     value = Reference(level) if levelled else Sql("0", level.type)
-    return Project(branch, (*(Item(column, Reference(column)) for column in columns), Item(level, value)))
+    return Project(branch, (*pass_columns(columns), Item(level, value)))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltafold.algebra.plan import Aggregate, Column, Item, Join, Loop, Plan, Project, Reference
-from deltafold.algebra.traversal import replace_children
+from deltafold.algebra.plan import Aggregate, Join, Loop, Plan, Project, Reference
+from deltafold.algebra.traversal import pass_columns, replace_children
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.loops.places import linear_inputs, reads_loop
 
@@ -38,9 +38,9 @@ def _without_duplicate_removal(plan: Plan, name: str) -> Plan:
         return plan
     match plan:
         case Aggregate(child=child, keys=keys, calls=()):
-            return _without_duplicate_removal(_project(child, keys), name)
+            return _without_duplicate_removal(Project(child, pass_columns(keys)), name)
         case Join(kind="semi", left=left) if reads_loop(plan.right, name):
-            return _without_duplicate_removal(_project(replace(plan, kind="inner"), left.columns), name)
+            return _without_duplicate_removal(Project(replace(plan, kind="inner"), pass_columns(left.columns)), name)
         case _:
             pairs = zip(plan.children, linear_inputs(plan), strict=True)
             children = (_without_duplicate_removal(child, name) if linear else child for child, linear in pairs)
@@ -56,8 +56,4 @@ def _distinct_levels(loop: Loop) -> Loop:
     if not isinstance(below, Aggregate) or below.calls or {key.name for key in below.keys} != set(names):
         return loop
     by_name = {key.name: key for key in below.keys}
-    return replace(loop, step=_project(below.child, tuple(by_name[name] for name in names)), distinct=True)
-
-
-def _project(child: Plan, columns: tuple[Column, ...]) -> Project:
-    return Project(child, tuple(Item(column, Reference(column)) for column in columns))
+    return replace(loop, step=Project(below.child, pass_columns(by_name[name] for name in names)), distinct=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from deltafold.algebra.errors import Refusal
 from deltafold.algebra.loops import Clusters, LoopState, SideInput
-from deltafold.algebra.plan import Aggregate, Column, Filter, Given, Item, Join, Loop, Plan, Project, Reference, Values
-from deltafold.algebra.traversal import column_names
+from deltafold.algebra.plan import Aggregate, Column, Filter, Given, Join, Loop, Plan, Project, Reference, Values
+from deltafold.algebra.traversal import column_names, pass_columns, project
 from deltafold.compiler.loops.clusters import find_clusters
 from deltafold.compiler.loops.levels import add_levels
 from deltafold.compiler.loops.places import is_replayed, linear_inputs, rewrite_side_inputs
@@ -94,4 +94,4 @@ def _origin(name: str, plan: Plan, loop: str) -> tuple[Given, int] | None:
 
 def _with_distinct_columns(plan: Plan) -> Plan:
     columns = tuple(dict.fromkeys(plan.columns))
-    return plan if columns == plan.columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
+    return project(plan, pass_columns(columns))

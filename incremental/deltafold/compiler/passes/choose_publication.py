@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from deltafold.algebra.errors import Refusal, RefusedError
-from deltafold.algebra.plan import Column, Filter, Item, Opaque, Project, Reference, StateRead
+from deltafold.algebra.plan import Column, Filter, Item, Opaque, Project, StateRead
 from deltafold.algebra.program import InPlace, OwnTable, Publication, State
+from deltafold.algebra.traversal import pass_columns
 from deltafold.compiler.draft import Draft, Outputs
 from deltafold.compiler.passes.refuse_unmaintainable import (
     EVEN_RECOMPUTED,
@@ -67,7 +68,7 @@ def _choose(draft: Draft) -> Publication:
         return OwnTable("the answer is not a function of one row of one state")
     if len(projections) > 1:
         return OwnTable("the answer is computed in several steps")
-    columns = projections[0] if projections else tuple(Item(c, Reference(c)) for c in node.columns)
+    columns = projections[0] if projections else pass_columns(node.columns)
     by_column = {item.column: item for item in columns}
     items = tuple(Item(Column(name, column.type), by_column[column].scalar) for column, name in draft.outputs)
     if any(isinstance(item.scalar, Opaque) and item.scalar.handle is None for item in items):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deltafold.algebra.constraints import Constraint, PrimaryKeyFact, find_distinguishing_key
-from deltafold.algebra.plan import Aggregate, Item, Plan, Project, Reference
-from deltafold.algebra.traversal import replace_children, walk
+from deltafold.algebra.plan import Aggregate, Plan, Project
+from deltafold.algebra.traversal import pass_columns, replace_children, walk
 from deltafold.compiler.draft import Draft
 
 
@@ -30,7 +30,7 @@ def drop_keyed_distinct(draft: Draft) -> Draft:
 def _rewrite(plan: Plan, facts: Sequence[Constraint]) -> Plan:
     plan = replace_children(plan, tuple(_rewrite(child, facts) for child in plan.children))
     if isinstance(plan, Aggregate) and _key_of(plan, facts) is not None:
-        return Project(plan.child, tuple(Item(column, Reference(column)) for column in plan.keys))
+        return Project(plan.child, pass_columns(plan.keys))
     return plan
 
 

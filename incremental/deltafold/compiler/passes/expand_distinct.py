@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deltafold.algebra.monoids.family import infer_function_monoid
 from deltafold.algebra.plan import Aggregate, Call, Column, Item, Loop, Plan, Project, Reference, Scalar, Sql, Union
-from deltafold.algebra.traversal import replace_children
+from deltafold.algebra.traversal import pass_columns, replace_children
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.loops.places import rewrite_side_inputs
 
@@ -54,7 +54,7 @@ def _expand(node: Aggregate) -> Plan:
 
     def branch(number: int) -> Plan:
         rows = node.child if branches[number] is plain else _deduplicate(node, branches[number])
-        items = [Item(key, Reference(key)) for key in node.keys]
+        items = [*pass_columns(node.keys)]
         for owner, column, renamed in layout:
             scalar: Scalar = Reference(column) if owner == number else Sql("NULL", column.type)
             items.append(Item(renamed, scalar))
@@ -72,4 +72,4 @@ def _expand(node: Aggregate) -> Plan:
 def _deduplicate(node: Aggregate, arguments: tuple[Column, ...]) -> Plan:
     """Return the distinct values of the arguments in each group."""
     columns = tuple(dict.fromkeys(node.keys + arguments))
-    return Aggregate(Project(node.child, tuple(Item(c, Reference(c)) for c in columns)), columns, ())
+    return Aggregate(Project(node.child, pass_columns(columns)), columns, ())

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from deltafold.algebra.plan import Item, Plan, Project, Reference
-from deltafold.algebra.traversal import only_chooses, replace_children
+from deltafold.algebra.traversal import only_chooses, project, replace_children
 from deltafold.compiler.draft import Draft
 
 
@@ -24,14 +24,8 @@ def _rewrite(plan: Plan) -> Plan:
             items = (
                 Item(item.column, scalars[item.scalar.column]) for item in upper if isinstance(item.scalar, Reference)
             )
-            return _drop_identity(Project(below, tuple(items)))
-        case Project():
-            return _drop_identity(plan)
+            return project(below, tuple(items))
+        case Project(child=child, items=items):
+            return project(child, items)
         case _:
             return plan
-
-
-def _drop_identity(plan: Project) -> Plan:
-    """Return the input of a projection that changes nothing, else the projection."""
-    same = all(item.scalar == Reference(item.column) for item in plan.items)
-    return plan.child if same and plan.columns == plan.child.columns else plan

@@ -2,7 +2,7 @@
 
     γ k; f(x) (R), γ k; f(x), g(x) (R)   →   one state γ k; f(x), g(x) (R), which both read
 
-R is the same rows if the plans are aligned (algebra/plan/alignment.py), and aggregates are equal if Spark's expressions
+R is the same rows if the plans are aligned (algebra/alignment.py), and aggregates are equal if Spark's expressions
 are. If the aggregates of one state are among those of another, the readers of both read the larger one, each under its
 own column names.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from deltafold.algebra.alignment import Aligner, Alignment, Equality
 from deltafold.algebra.plan import Call, Column, Plan, SourceRead, StateRead
-from deltafold.algebra.plan.alignment import Aligner, Alignment, Equality
 from deltafold.algebra.program import Slot, Stage, State
 from deltafold.algebra.traversal import replace_children, walk
 from deltafold.compiler.draft import Draft

@@ -12,10 +12,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.plan import Column, GroupwiseOp, Item, Plan, Reference
+from deltafold.algebra.traversal import pass_columns, project
 from deltafold.language.determinism.limits import is_ordered, limit_text
 from deltafold.language.determinism.window_ties import remaining_choice
 from deltafold.language.names import Names
-from deltafold.language.translation.projections import project_unless_identity
 from deltafold.language.translation.scalars import Scalars
 from deltafold.language.translation.shapes import without_alias
 from deltafold.language.translation.subqueries import sort_by_rows
@@ -25,7 +25,7 @@ from deltafold.spark.catalyst import J
 
 def window_op(node: J, child: Plan, names: Names, scalars: Scalars) -> GroupwiseOp:
     """Return the operator of a Window; an expression that it partitions by becomes a column below it."""
-    items = [Item(c, Reference(c)) for c in child.columns]
+    items = [*pass_columns(child.columns)]
     keys: list[Column] = []
     for expression in catalyst.sequence(node.partitionSpec()):
         scalar = scalars.scalar(expression)
@@ -35,7 +35,7 @@ def window_op(node: J, child: Plan, names: Names, scalars: Scalars) -> Groupwise
     expressions = catalyst.sequence(node.windowExpressions())
     produced = tuple(names.column(e.toAttribute()) for e in expressions)
     text = "; ".join(scalars.operator_text(without_alias(e)) for e in expressions)
-    below = project_unless_identity(child, tuple(items))
+    below = project(child, tuple(items))
     kind, undetermined = remaining_choice(node)
     return GroupwiseOp(below, kind, tuple(keys), below.columns + produced, text, undetermined, (node,))
 

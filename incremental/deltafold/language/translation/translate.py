@@ -30,7 +30,6 @@ from deltafold.algebra.plan import (
     JoinKind,
     Plan,
     Project,
-    Reference,
     Scalar,
     SourceRead,
     Union,
@@ -38,6 +37,7 @@ from deltafold.algebra.plan import (
     UnsupportedReason,
     Values,
 )
+from deltafold.algebra.traversal import pass_columns, project
 from deltafold.language.determinism.limits import limit_stack
 from deltafold.language.inner_plans import inner_plans
 from deltafold.language.loops.recording import RecordedLoops
@@ -46,7 +46,6 @@ from deltafold.language.names import Names, renumber
 from deltafold.language.normalise import TRANSPARENT, normal_form
 from deltafold.language.translation.aggregates import Aggregates
 from deltafold.language.translation.groupwise import group_function_op, limit_op, window_op
-from deltafold.language.translation.projections import project_unless_identity
 from deltafold.language.translation.scalars import Scalars
 from deltafold.language.translation.shapes import is_session, without_alias
 from deltafold.language.translation.subqueries import one_row, row_dependent_plans
@@ -171,9 +170,7 @@ class Translation:
         child, expressions = self._join_subqueries(child, [without_alias(n) for n in named])
         scalars = [self.scalars.scalar(e) for e in expressions]
         pairs = zip(named, scalars, strict=True)
-        return project_unless_identity(
-            child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs)
-        )
+        return project(child, tuple(Item(self.names.column(n.toAttribute()), scalar) for n, scalar in pairs))
 
     def _translate_filter(self, node: J) -> Plan:
         child = self.plan(node.child())
@@ -181,7 +178,7 @@ class Translation:
         filtered = Filter(joined, self.scalars.scalar(condition))
         if joined is child:
             return filtered
-        return Project(filtered, tuple(Item(c, Reference(c)) for c in child.columns))
+        return Project(filtered, pass_columns(child.columns))
 
     def _translate_generate(self, node: J) -> Plan:
         produced = tuple(self.names.column(a) for a in catalyst.sequence(node.generatorOutput()))
@@ -202,7 +199,7 @@ class Translation:
         """Return the plan of a node with its columns in the order of Spark's output."""
         plan = self.plan(node)
         columns = tuple(self.names.column(a) for a in catalyst.sequence(node.output()))
-        return plan if plan.columns == columns else Project(plan, tuple(Item(c, Reference(c)) for c in columns))
+        return project(plan, pass_columns(columns))
 
     def _translate_aggregate(self, node: J) -> Plan:
         calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
@@ -239,7 +236,7 @@ class Translation:
         keys = tuple(key for part in parts for key in self._equality(part, left, right))
         join = Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
         extra = set(left.columns) - set(own.columns)
-        return project_unless_identity(join, tuple(Item(c, Reference(c)) for c in join.columns if c not in extra))
+        return project(join, pass_columns(c for c in join.columns if c not in extra))
 
     def _equality(self, condition: J, left: Plan, right: Plan) -> list[tuple[Scalar, Scalar, bool]]:
         kind = catalyst.kind(condition)
