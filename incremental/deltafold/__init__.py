@@ -64,7 +64,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'deltafold' has no attribute {name!r}")
     from importlib import import_module
 
-    from deltafold.algebra.missing import explain_missing_packages
+    from deltafold.algebra.errors import explain_missing_packages
 
     with explain_missing_packages():
         value = getattr(import_module("deltafold.api"), name)

@@ -6,7 +6,7 @@ import pytest
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Delta
-from deltafold.algebra.table_name import table_name_of, table_name_parts
+from deltafold.algebra.sqltext import table_name_of, table_name_parts
 
 NAMES = {
     "t": ("t",),

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from deltafold.algebra import errors
-from deltafold.algebra.missing import explain_missing
+from deltafold.algebra.errors import explain_missing
 from deltafold.cli import rendering
 from deltafold.pipelines import catalogue
 

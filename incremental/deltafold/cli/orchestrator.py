@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltafold.algebra.missing import explain_missing_packages
+from deltafold.algebra.errors import explain_missing_packages
 from deltafold.cli import rendering
 from deltafold.pipelines import descriptions
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from deltafold.algebra.missing import explain_missing_packages
+from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
     from deltafold.dagster.external import PipesSpark, SubmittedSpark

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import SourceError
-from deltafold.algebra.table_name import table_name_of, table_name_parts
+from deltafold.algebra.sqltext import table_name_of, table_name_parts
 from deltafold.lake.catalog_faults import catalog_fault
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log.delta_log import open_log

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from packaging.specifiers import SpecifierSet
 
 from deltafold.algebra.local_path import is_remote, is_uri, local_path, remote_fault
-from deltafold.algebra.sources.streams import KAFKA
+from deltafold.algebra.sources import KAFKA
 from deltafold.spark.cache import SetupError, cache_folder
 from deltafold.spark.jvm.jars import jars_folder, kafka_package
 from deltafold.spark.jvm.java import provide_java

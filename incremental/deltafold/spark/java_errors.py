@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from deltafold.algebra.errors import DeltafoldError, EvaluationError, LostSourceError, StorageError
-from deltafold.algebra.monoids.wide_decimals import DECIMAL_OVERFLOW
+from deltafold.algebra.monoids.sums import DECIMAL_OVERFLOW
 from deltafold.spark.catalyst import J, JavaError, is_java_instance
 
 MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing

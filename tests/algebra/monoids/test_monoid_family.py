@@ -7,9 +7,9 @@ import string
 
 import pytest
 
-from deltafold.algebra.monoids.exact import WINDOWS
 from deltafold.algebra.monoids.family import infer_monoid
 from deltafold.algebra.monoids.kinds import Group, Mergeable, Monoid, Recomputed, recompute_condition, store_answer
+from deltafold.algebra.monoids.sums import WINDOWS
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 DECIMALS = ("decimal(1,0)", "decimal(12,2)", "decimal(26,6)", "decimal(27,6)", "decimal(38,0)", "decimal(38,18)")

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from deltafold.algebra.monoids.extremes import extreme
+from deltafold.algebra.monoids.family import extreme
 from deltafold.refresh.stages import program_run
 from tests.sandbox import MemorySandbox, Step, checked, rows
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import SourceError
-from deltafold.algebra.sources.streams import FILE_FORMATS
+from deltafold.algebra.sources import FILE_FORMATS
 from deltafold.api import Files, Stream, Warehouse
 from deltafold.lake.protocol import Lake
 from deltafold.spark.jvm.jars import add_jars, avro_package

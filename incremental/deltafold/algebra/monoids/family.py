@@ -1,12 +1,23 @@
-"""Infer the accumulator of each of Spark's aggregate functions from its name and the types of its arguments."""
+"""Infer the accumulator of each of Spark's aggregate functions from its name and the types of its arguments.
+
+Counts, sums and averages are in sums.py; here are minima, maxima and bitwise aggregates, most of which have no inverse,
+and variance, covariance and correlation: exact sums for integers, merged central moments for doubles.
+"""
 
 from __future__ import annotations
 
-from deltafold.algebra.monoids.extremes import bitwise, exclusive_or, extreme, extreme_by
-from deltafold.algebra.monoids.kinds import Accumulator, Mergeable, store_answer
-from deltafold.algebra.monoids.moments import co_moments, integer_moments, moments
-from deltafold.algebra.monoids.sums import SMALL_INTEGERS, average, count_monoid, total
+from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Mergeable, Monoid, store_answer
+from deltafold.algebra.monoids.sums import (
+    COUNT_X,
+    DELETED_X,
+    SMALL_INTEGERS,
+    additive,
+    average_monoid,
+    count_monoid,
+    sum_monoid,
+)
 from deltafold.algebra.plan import Call
+from deltafold.algebra.sqltext import is_unordered
 
 
 def infer_accumulator(call: Call) -> Accumulator:
@@ -37,20 +48,132 @@ def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int)
         case "count":
             return count_monoid(types)
         case "sum":
-            return total(types[0], mode, buffers)
+            return sum_monoid(types[0], mode, buffers)
         case "average":
-            return average(types[0])
+            return average_monoid(types[0])
         case "min" | "max":
             return extreme(function, types[0])
         case "minby" | "maxby":
-            return extreme_by(function, types[0], types[1])
+            return _extreme_by(function, types[0], types[1])
         case "bitandagg" | "bitoragg":
-            return bitwise(function, types[0])
+            return _bitwise(function, types[0])
         case "bitxoragg":
-            return exclusive_or(types[0])
+            return _exclusive_or(types[0])
         case "stddevsamp" | "stddevpop" | "variancesamp" | "variancepop":
-            return integer_moments() if types[0] in SMALL_INTEGERS else moments()
+            return _integer_moments() if types[0] in SMALL_INTEGERS else _moments()
         case "covsample" | "covpopulation" | "corr":
-            return co_moments(function == "corr")
+            return _co_moments(function == "corr")
         case _:
             return None
+
+
+def extreme(function: str, type_: str) -> Monoid:
+    """Return min or max; a deletion matters only if it reaches the current extreme."""
+    pick, reaches = ("least", "<=") if function == "min" else ("greatest", ">=")
+    kept = Component("m", type_, f"{function}(if({{w}} > 0, {{x}}, NULL))", f"{pick}({{t[m]}}, {{u[m]}})")
+    deleted = Component("gone", type_, f"{function}(if({{w}} < 0, {{x}}, NULL))", "")
+    replaced = f"coalesce({{u[m]}} {reaches} {{u[gone]}}, false)"  # by an inserted value that is as good
+    condition = f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT {replaced}"
+    open_question = f"{{u[gone]}} IS NOT NULL AND NOT {replaced}"
+    deletions = f"deleting the current {function} recomputes the group"
+    return Monoid(
+        function, (kept,), ("{m}",), (deleted,), condition, deletions=deletions, may_recompute_sql=open_question
+    )
+
+
+def _extreme_by(function: str, value: str, order: str) -> Monoid | None:
+    """Return min_by or max_by as the extreme of (order, value): the value breaks ties between equal orders."""
+    if is_unordered(value):
+        return None
+    inner = extreme(function.removesuffix("by"), f"STRUCT<o: {order}, v: {value}>")
+    components = tuple(map(_over_pairs, inner.components))
+    watched = tuple(map(_over_pairs, inner.watched))
+    rule = f"the {'smallest' if function == 'minby' else 'largest'} value is taken among equal orders"
+    return Monoid(
+        f"{inner.name}_by", components, ("{m}.v", "{m}.o"), watched, inner.needs_recompute_sql,
+        deletions=inner.deletions, tie_rule=rule, may_recompute_sql=inner.may_recompute_sql,
+    )  # fmt: skip
+
+
+def _over_pairs(component: Component) -> Component:
+    """Return the component over pairs (order, value) of the rows that have an order."""
+    lift = component.lift.replace("> 0,", "> 0 AND {y} IS NOT NULL,").replace("< 0,", "< 0 AND {y} IS NOT NULL,")
+    lift = lift.replace("{x}", "named_struct('o', {y}, 'v', {x})")
+    return Component(component.name, component.type, lift, component.merge)
+
+
+def _bitwise(function: str, type_: str) -> Monoid:
+    """Return bit_and or bit_or: idempotent, without inverse."""
+    name, operator = ("bit_and", "&") if function == "bitandagg" else ("bit_or", "|")
+    merge = f"coalesce({{t[m]}} {operator} {{u[m]}}, {{t[m]}}, {{u[m]}})"
+    kept = Component("m", type_, f"{name}(if({{w}} > 0, {{x}}, NULL))", merge)
+    return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0")
+
+
+def _exclusive_or(type_: str) -> Group:
+    """Return bit_xor: its own inverse, so only odd weights count."""
+    zero = f"CAST(0 AS {type_})"
+    lift = f"coalesce(bit_xor(if({{w}} % 2 <> 0, {{x}}, NULL)), {zero})"
+    kept = Component("m", type_, lift, "{t[m]} ^ {u[m]}", "0")
+    return Group("bit_xor", (kept, COUNT_X), ("if({n} = 0, NULL, {m})",))
+
+
+MEAN = "if({{t[n]}} + {{u[n]}} = 0, 0D, {{t[{m}]}} + ({{u[{m}]}} - {{t[{m}]}}) * {{u[n]}} / ({{t[n]}} + {{u[n]}}))"
+SPREAD = (
+    "{{t[{c}]}} + {{u[{c}]}} + if({{t[n]}} + {{u[n]}} = 0, 0D, "
+    "({{u[{a}]}} - {{t[{a}]}}) * ({{u[{b}]}} - {{t[{b}]}}) * {{t[n]}} * {{u[n]}} / ({{t[n]}} + {{u[n]}}))"
+)
+
+
+def _integer_moments() -> Group:
+    """Return the variance of integers from exact sums of x and x², the latter in two halves."""
+    square = "(CAST({x} AS BIGINT) * CAST({x} AS BIGINT))"
+    components = (
+        additive("s", "bigint", "CAST({x} AS BIGINT) * {w}"),
+        additive("qh", "bigint", f"shiftright({square}, 31) * {{w}}"),
+        additive("ql", "bigint", f"({square} & 2147483647L) * {{w}}"),
+        COUNT_X,
+    )
+    wide = "CAST({} AS DECIMAL(38,0))"
+    squares = "(CAST(CAST({qh} AS DECIMAL(19,0)) * 2147483648BD + CAST({ql} AS DECIMAL(19,0)) AS DECIMAL(38,0)))"
+    n, s = wide.format("{n}"), wide.format("{s}")
+    scaled = f"CAST(try_subtract(try_multiply({n}, {squares}), try_multiply({s}, {s})) AS DOUBLE) / {{n}}"
+    rounded = f"CAST({squares} AS DOUBLE) - CAST({{s}} AS DOUBLE) * CAST({{s}} AS DOUBLE) / {{n}}"
+    m2 = f"if({{n}} = 0, 0D, greatest(0D, coalesce({scaled}, {rounded})))"
+    mean = "if({n} = 0, 0D, CAST({s} AS DOUBLE) / {n})"
+    return Group("moments", components, ("CAST({n} AS DOUBLE)", mean, m2))
+
+
+def _moments() -> Monoid:
+    """Return the variance of doubles: count, mean and second central moment, merged as by Spark (Chan et al.)."""
+    x = "if({w} > 0, CAST({x} AS DOUBLE), NULL)"
+    spread = SPREAD.format(c="m2", a="mean", b="mean")
+    components = (
+        Component("n", "double", f"CAST(count({x}) AS DOUBLE)", "{t[n]} + {u[n]}", "0"),
+        Component("mean", "double", f"coalesce(avg({x}), 0D)", MEAN.format(m="mean"), "0"),
+        Component("m2", "double", f"coalesce(var_pop({x}) * count({x}), 0D)", spread, "0"),
+    )
+    return Monoid("moments", components, ("{n}", "{mean}", "{m2}"), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
+
+
+def _co_moments(with_spreads: bool) -> Monoid:
+    """Return covariance and, with the spreads of both sides, correlation; merged as by Spark."""
+    here = "{w} > 0 AND {x} IS NOT NULL AND {y} IS NOT NULL"
+    x, y = (f"if({here}, CAST({{{name}}} AS DOUBLE), NULL)" for name in "xy")
+    both_deleted = "coalesce(sum(if({w} < 0 AND {x} IS NOT NULL AND {y} IS NOT NULL, 1L, 0L)), 0L)"
+    product = SPREAD.format(c="ck", a="mx", b="my")
+    components = [
+        Component("n", "double", f"CAST(count({x}) AS DOUBLE)", "{t[n]} + {u[n]}", "0"),
+        Component("mx", "double", f"coalesce(avg({x}), 0D)", MEAN.format(m="mx"), "0"),
+        Component("my", "double", f"coalesce(avg({y}), 0D)", MEAN.format(m="my"), "0"),
+        Component("ck", "double", f"coalesce(covar_pop({x}, {y}) * count({x}), 0D)", product, "0"),
+    ]
+    if with_spreads:
+        for name, mean, value in (("xk", "mx", x), ("yk", "my", y)):
+            spread = SPREAD.format(c=name, a=mean, b=mean)
+            components.append(
+                Component(name, "double", f"coalesce(var_pop({value}) * count({value}), 0D)", spread, "0")
+            )
+    buffers = tuple(f"{{{component.name}}}" for component in components)
+    watched = (Component("gone", "bigint", both_deleted, "", "0"),)
+    return Monoid("comoments", tuple(components), buffers, watched, "{u[gone]} > 0", unit_weights=True)

@@ -22,9 +22,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.secrets import mask_secrets
-from deltafold.algebra.sources import Stream
-from deltafold.algebra.sources.files import READER_OPTIONS
-from deltafold.algebra.sources.streams import KAFKA, TOPICS
+from deltafold.algebra.sources import KAFKA, READER_OPTIONS, TOPICS, Stream
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Table

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from deltafold.algebra.sources.streams import KAFKA, KAFKA_COLUMNS
+from deltafold.algebra.sources import KAFKA, KAFKA_COLUMNS
 from deltafold.landing.reader import FILE
 from deltafold.spark.jvm import jars
 

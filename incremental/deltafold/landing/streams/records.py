@@ -24,8 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltafold.algebra.errors import SourceError
-from deltafold.algebra.sources import Stream
-from deltafold.algebra.sources.streams import KAFKA, PARSED_FORMATS, ParsedFormat
+from deltafold.algebra.sources import KAFKA, PARSED_FORMATS, ParsedFormat, Stream
 from deltafold.algebra.sqltext import quoted
 from deltafold.landing.formats import FORMAT_DEFAULTS
 from deltafold.landing.malformed.parse_errors import NO_RECORD, shorten

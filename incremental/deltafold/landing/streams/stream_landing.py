@@ -24,8 +24,7 @@ from pyspark.sql.types import StringType, StructType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.results.report import Landing
-from deltafold.algebra.sources import Stream
-from deltafold.algebra.sources.streams import KAFKA
+from deltafold.algebra.sources import KAFKA, Stream
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.durable import lock, make_private
 from deltafold.lake.files import needs_mapping

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, ValidationInfo
 from deltafold.algebra.local_path import is_remote, is_uri, plain, remote_fault, uri_fault
 from deltafold.algebra.results.address import sql_name_fault
 from deltafold.algebra.secrets import INSTEAD, has_password
-from deltafold.algebra.table_name import table_name_fault
+from deltafold.algebra.sqltext import table_name_fault
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 VARIABLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")

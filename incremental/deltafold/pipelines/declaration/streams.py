@@ -39,7 +39,7 @@ class StreamSource(Part):
     @model_validator(mode="after")
     def _can_be_landed(self) -> StreamSource:
         fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
-        fault = fault or key_fault(self.format, self.key, False)
+        fault = fault or key_fault(self.format, self.key, append_only=False)
         fault = fault or limit_fault(self.model_fields_set, self.malformed)
         if fault:
             raise ValueError(fault)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from deltafold.algebra.secrets import INSTEAD, is_secret
-from deltafold.algebra.sources.files import as_text
+from deltafold.algebra.sources import as_text
 from deltafold.pipelines.declaration import sizes
 
 PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")

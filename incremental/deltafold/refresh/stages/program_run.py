@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.loops import LoopState
-from deltafold.algebra.monoids.declared import DeclaredMonoid
-from deltafold.algebra.monoids.laws import counterexample_sql, extended_sql, laws_of, sample_sql
+from deltafold.algebra.monoids.declared import DeclaredMonoid, counterexample_sql, extended_sql, laws_of, sample_sql
 from deltafold.algebra.plan import Plan
 from deltafold.algebra.program import Program, State
 from deltafold.algebra.results.upkeep import VIEW
