@@ -44,7 +44,7 @@ from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.remote.lease import check_store
 from deltafold.lake.remote.remote_path import Place, RemotePath, place_of
 from deltafold.language.loops.functions import fixpoint, iterate, nearest
-from deltafold.language.monoids.registration import analyse_monoid, register_monoids
+from deltafold.language.monoids import analyse_monoid, register_monoids
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import QueryText
 from deltafold.operations.declared_views import remember

@@ -6,10 +6,10 @@ strategy), none of which imports another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
+from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.program import Program
 from deltafold.algebra.recipe import Current, Recipe, WiderTypes
@@ -42,7 +43,6 @@ from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.mentions import Mentions, NoDataError
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import Ordering, Query, QueryText, Settings
-from deltafold.language.query_sources import Sources
 from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from deltafold.language.unread import empty
 from deltafold.operations.sampling import Sample, sample_of
@@ -52,6 +52,51 @@ from deltafold.refresh.mode import Choice, CostBased, Fixed, ModePolicy
 from deltafold.refresh.sources.source_catalog import char_length
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import isolate_session
+
+
+class Sources(Protocol):
+    """The sources of a query: declared tables and files, and views declared as sources."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all sources."""
+        ...
+
+    @property
+    def views(self) -> frozenset[str]:
+        """The names of sources that are views."""
+        ...
+
+    @property
+    def invariant(self) -> frozenset[str]:
+        """The names of sources that are declared invariant."""
+        ...
+
+    @property
+    def monoids(self) -> Mapping[str, DeclaredMonoid]:
+        """The declared monoids, by their names in lower case."""
+        ...
+
+    def schema(self, name: str) -> StructType | None:
+        """Return the schema of a source, None if it has none yet or is not declared."""
+        ...
+
+    def peek(self, name: str) -> StructType | None:
+        """Return the schema of a source that the query need not read, None also if the lookup fails."""
+        ...
+
+    def without_data(self, name: str, was_read: bool) -> str:
+        """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
+        ...
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """Return the partition columns of a source; of a view, the one that its answer contains."""
+        ...
+
+    def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
+        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
+        ...
+
 
 RECURSION_ROWS = "spark.sql.cteRecursionRowLimit"
 Policy = Literal["incremental", "auto", "definition"]

@@ -26,7 +26,7 @@ from deltafold.compilation import Compilation
 from deltafold.dataflow.publish import COPY
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
-from deltafold.language.loops.measured_points import MeasuredPoints
+from deltafold.language.loops.definition import MeasuredPoints
 from deltafold.language.loops.options import evaluate_by
 from deltafold.language.mentions import find_mentions
 from deltafold.language.query import Settings, answer_settings

@@ -6,6 +6,7 @@ the user's temporary views are not touched and no data is read: a query function
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -29,15 +30,18 @@ from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.names import type_text
 from deltafold.language.normalise import normal_form
 from deltafold.language.query import NO_MONOIDS, Monoids, Ordering, Query, QueryText, Settings, answer_settings
-from deltafold.language.statement import check_statement
 from deltafold.language.translation.subqueries import check_complete
 from deltafold.language.translation.translate import Translation
 from deltafold.language.undeclared import check_declared, reads_views, refusing_jobs
 from deltafold.language.unread import Placeholders
 from deltafold.spark import catalyst
-from deltafold.spark.catalyst import J
+from deltafold.spark.catalyst import J, JavaError
 from deltafold.spark.java_errors import sentence_of_analysis
 
+SQL_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+CLOCK_CALL = re.compile(
+    r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*(['\"])\s*(?:now|today|tomorrow|yesterday)\s*\1", re.IGNORECASE
+)
 SchemaOf = Callable[[str], StructType | None]
 
 
@@ -59,8 +63,11 @@ class Analysis:
 
     def has_plans_of(self, other: Analysis) -> bool:
         """Return whether both are certainly of the same query; compares all plans, over the same relations only."""
-        facts, known = ((each.relations, each.settings, each.monoids, each.loops.facts) for each in (self, other))
-        if facts != known:
+        own_facts, facts = (
+            (analysis.relations, analysis.settings, analysis.monoids, analysis.loops.facts)
+            for analysis in (self, other)
+        )
+        if own_facts != facts:
             return False
         plans = zip((self.plan, *self.loops.plans), (other.plan, *other.loops.plans), strict=True)
         return all(are_same_plans(self.spark, *pair) for pair in plans)
@@ -94,8 +101,8 @@ class Analysis:
     ) -> Query:
         """Return the query in the algebra. Raises QueryError.
 
-        names: for the plan's columns, in their order; orders: of the columns that are read of a source; types: that
-        these are said to have.
+        names: for the plan's columns, in their order; orders: of the columns that are read of a source; types: of these
+        columns, in place of those in its schema.
         """
         translation = Translation(self.spark, self.relations, names, self.loops, self.monoids, orders, types)
         algebra = translation.translate_query(self.normal)
@@ -105,7 +112,7 @@ class Analysis:
         return Query(
             algebra,
             outputs,
-            answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
+            _answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
             tuple(translation.scalars.forbidden),
             self.settings,
             translation.names.attributes,
@@ -142,63 +149,64 @@ def analyse(
     Raises QueryError, also for a query that reads what is not a declared source; NoDataError for one that names a
     source without a schema.
     """
-    clone, relations, loops = catalyst.isolate_session(spark), dict[int, str](), RecordedLoops()
-    made = Placeholders() if earlier is None else Placeholders(earlier.placeholders.made)
-    check_query(clone, query)
+    clone = catalyst.isolate_session(spark)
+    _check_query(clone, query)
+    placeholders = Placeholders() if earlier is None else Placeholders(earlier.placeholders.made)
+    loops = RecordedLoops()
+    relations: dict[int, str] = {}
     missing: dict[str, str] = {}
 
     def frame(name: str) -> DataFrame | None:
-        found = schema(name)
-        if found is None:
+        columns = schema(name)
+        if columns is None:
             missing[name.lower()] = name
             clone.catalog.dropTempView(name)  # a session view of the same name would hide it
             return None
-        read, number = made.make(clone, name, found)
+        relation, number = placeholders.make(clone, name, columns)
         relations[number] = name
-        return read
+        return relation
 
-    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(LoopRecorder(clone, loops, made)):
+    recorder = LoopRecorder(clone, loops, placeholders)
+    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(recorder):
         try:
             plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
         except QueryError as error:
-            if (source := missing.get(unknown_name(error).lower())) is None:
+            if (source := missing.get(_unknown_name(error).lower())) is None:
                 raise
             raise NoDataError(source) from error
-        for each in (plan, *loops.plans):
-            check_declared(clone, each, {*relations, *loops.numbers}, missing)
-    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids, made)
+        for part in (plan, *loops.plans):
+            check_declared(clone, part, {*relations, *loops.numbers}, missing)
+    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids, placeholders)
 
 
-def check_query(spark: SparkSession, query: QueryText) -> None:
-    """Raise QueryError for what is no query."""
+def _check_query(spark: SparkSession, query: QueryText) -> None:
+    """Raise QueryError for anything but one query."""
     if isinstance(query, str):
-        check_statement(spark, query)
+        _check_statement(spark, query)
     elif not isinstance(query, Mrql) and not callable(query):
         raise QueryError(
             f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
         )
 
 
-def answer_ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
+def _answer_ordering(node: J, names: Mapping[str, str], translation: Translation) -> tuple[Ordering, ...]:
     """Return the ORDER BY on top of the query, as far as its keys are answer columns."""
-    keys: list[Ordering] = []
-    while catalyst.kind(node) in ("Sort", "GlobalLimit", "LocalLimit", "Project"):
-        if catalyst.kind(node) == "Sort":
-            for order in catalyst.sequence(node.order()):
-                if catalyst.kind(order.child()) != "AttributeReference":
-                    return tuple(keys)
-                column = translation.names.column(order.child())
-                if column.name not in names:
-                    return tuple(keys)
-                ascending = catalyst.kind(order.direction()).startswith("Ascending")
-                first = catalyst.kind(order.nullOrdering()).startswith("NullsFirst")
-                keys.append(Ordering(names[column.name], ascending, first))
-            return tuple(keys)
+    while catalyst.kind(node) in ("GlobalLimit", "LocalLimit", "Project"):
         node = node.child()
-    return ()
+    keys: list[Ordering] = []
+    for order in catalyst.sequence(node.order()) if catalyst.kind(node) == "Sort" else ():
+        if catalyst.kind(order.child()) != "AttributeReference":
+            break
+        column = translation.names.column(order.child())
+        if column.name not in names:
+            break
+        ascending = catalyst.kind(order.direction()).startswith("Ascending")
+        nulls_first = catalyst.kind(order.nullOrdering()).startswith("NullsFirst")
+        keys.append(Ordering(names[column.name], ascending=ascending, nulls_first=nulls_first))
+    return tuple(keys)
 
 
-def unknown_name(error: QueryError) -> str:
+def _unknown_name(error: QueryError) -> str:
     """Return the source or table name that Spark's error reports as unknown; empty for another error."""
     if isinstance(error, NoSchemaError):
         return error.source
@@ -206,3 +214,30 @@ def unknown_name(error: QueryError) -> str:
     if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
     return ""
+
+
+def _check_statement(spark: SparkSession, text: str) -> None:
+    """Raise QueryError for a statement other than a query. Text that cannot be parsed is left to Spark.
+
+    Spark runs a command as soon as it analyses one, and replaces the clock by a literal as soon as it parses it.
+    """
+    if clock := CLOCK_CALL.search(SQL_COMMENT.sub(" ", text)):
+        raise QueryError(
+            f"clock in the query: {clock[0]} differs from run to run. Compare with a column or a constant instead."
+        )
+    try:
+        plan = catalyst.parse_plan(spark, text)
+    except JavaError:
+        return
+    for node in _all_nodes(plan):
+        if catalyst.kind(node) == "UnresolvedExecuteImmediate":
+            raise QueryError(
+                "EXECUTE IMMEDIATE: it runs another text, which may be a command. Write that query itself."
+            )
+        if any(catalyst.is_a(spark, node, f"plans.logical.{name}") for name in ("Command", "ParsedStatement")):
+            raise QueryError(f"not a query: {catalyst.kind(node)} is a command, and a view only reads. Write a SELECT.")
+
+
+def _all_nodes(plan: J) -> list[J]:
+    """Return a plan and all nodes below it."""
+    return [plan, *(node for child in catalyst.sequence(plan.children()) for node in _all_nodes(child))]

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.errors import DeltafoldError, QueryError
 from deltafold.language.loops.recursion import run_sql
 from deltafold.language.mentions import call_query, find_mentions
-from deltafold.language.monoids.registration import find_named, register_monoids
+from deltafold.language.monoids import find_named, register_monoids
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.mrql.program.running import run_program
 from deltafold.language.query import NO_MONOIDS, Monoids, QueryText
@@ -45,12 +45,12 @@ def evaluate(
     register_monoids(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
     try:
         if callable(query):
-            return evaluate_function(spark, query, declared, frame)
+            return _evaluate_function(spark, query, declared, frame)
         schemas = dict[str, StructType]()
         for name in find_mentions(spark, query).among(declared):
-            if (found := frame(name)) is not None:
-                catalyst.frame(spark, catalyst.analysed_plan(found)).createOrReplaceTempView(name)
-                schemas[name] = found.schema
+            if (source := frame(name)) is not None:
+                catalyst.frame(spark, catalyst.analysed_plan(source)).createOrReplaceTempView(name)
+                schemas[name] = source.schema
         if isinstance(query, Mrql):
             return run_program(spark, query.program(declared, schemas.get))
         return run_sql(spark, query)
@@ -58,47 +58,47 @@ def evaluate(
         message = sentence_of_analysis(error)
         if is_unread_error(message):
             raise QueryError(
-                f"{describe_query(query)}: it runs an action (count, collect, toPandas, a pivot without its values), "
+                f"{_describe_query(query)}: it runs an action (count, collect, toPandas, a pivot without its values), "
                 "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
-        place = position_of_analysis(error) if isinstance(query, str) else ""
+        position = position_of_analysis(error) if isinstance(query, str) else ""
         fix = OWN_SESSION if callable(query) and message.startswith(UNRESOLVED) else "Correct the query"
-        raise QueryError(f"Spark cannot analyse the query{place}: {message.rstrip('.')}. {fix}.") from error
+        raise QueryError(f"Spark cannot analyse the query{position}: {message.rstrip('.')}. {fix}.") from error
 
 
-def evaluate_function(
+def _evaluate_function(
     spark: SparkSession,
     query: Callable[..., DataFrame],
     declared: Collection[str],
     frame: Callable[[str], DataFrame | None],
 ) -> DataFrame:
     """Return the DataFrame of a query function; raises QueryError if it raises, or returns anything else."""
-    what = describe_query(query)
+    what = _describe_query(query)
     try:
-        found: object = call_query(spark, query, declared, frame)
+        answer: object = call_query(spark, query, declared, frame)
     except (DeltafoldError, PySparkException, Py4JError, ConnectionError):
         raise  # of a source, of Spark, of a Spark that ended
     except Exception as error:
-        line = find_line(query, error)
+        line = _find_line(query, error)
         if line is None and isinstance(error, TypeError):
             raise QueryError(
                 f"{what}: it does not fit its sources ({', '.join(declared)}): {error}. Correct its parameters."
             ) from error
-        place = "" if line is None else f" at {line}"
+        where = "" if line is None else f" at {line}"
         raise QueryError(
-            f"{what}: it raised {type(error).__name__}{place}: {str(error).rstrip('.')}. Correct it."
+            f"{what}: it raised {type(error).__name__}{where}: {str(error).rstrip('.')}. Correct it."
         ) from error
-    if not isinstance(found, DataFrame):
-        raise QueryError(f"{what}: it returned {type(found).__name__}, not a DataFrame. Return the answer.")
-    return found
+    if not isinstance(answer, DataFrame):
+        raise QueryError(f"{what}: it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
+    return answer
 
 
-def describe_query(query: object) -> str:
+def _describe_query(query: object) -> str:
     """Return the description of a query function for a message, with its name."""
     return f"query function {getattr(query, '__name__', type(query).__name__)}"
 
 
-def find_line(query: object, error: Exception) -> str | None:
+def _find_line(query: object, error: Exception) -> str | None:
     """Return the file and line of an error in the file of a query function, None if it was raised elsewhere."""
     code: Any = getattr(query, "__code__", None) or getattr(type(query).__call__, "__code__", None)
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]

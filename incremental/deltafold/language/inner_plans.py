@@ -29,13 +29,20 @@ def inner_plans(spark: SparkSession, node: J) -> list[J]:
     return [subquery.plan() for subquery in subqueries(spark, node)]
 
 
-def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, bool], J]) -> J:
-    """Return a node with other subquery plans; `replace` gets each plan and whether it is correlated."""
+def replace_children(spark: SparkSession, node: J, replace: Callable[[J], J]) -> J:
+    """Return a node over other inputs; the same node if `replace` returns each input unchanged."""
+    old = catalyst.sequence(node.children())
+    new = [replace(child) for child in old]
+    unchanged = all(a is b for a, b in zip(old, new, strict=True))
+    return node if unchanged else node.withNewChildren(catalyst.vector(spark, new))
+
+
+def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J], J]) -> J:
+    """Return a node with other subquery plans; `replace` gets each subquery, and returns its plan."""
     replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
     for subquery in subqueries(spark, node):
-        old = subquery.plan()
-        new = replace(old, not subquery.children().isEmpty())
-        if new is not old:
+        new = replace(subquery)
+        if new is not subquery.plan():
             replaced = replaced.updated(subquery, subquery.withNewPlan(new))
     # a Map is a partial function, which Spark expects
     return node if replaced.isEmpty() else node.transformExpressions(replaced)
@@ -45,8 +52,5 @@ def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J],
     """Return a plan in whose nodes the plans of subqueries are replaced, but not those within them."""
     if not has_subquery(spark, plan):
         return plan
-    old = catalyst.sequence(plan.children())
-    new = [replace_all_inner_plans(spark, child, replace) for child in old]
-    if any(a is not b for a, b in zip(old, new, strict=True)):
-        plan = plan.withNewChildren(catalyst.vector(spark, new))
-    return replace_inner_plans(spark, plan, lambda inner, _: replace(inner))
+    plan = replace_children(spark, plan, lambda child: replace_all_inner_plans(spark, child, replace))
+    return replace_inner_plans(spark, plan, lambda subquery: replace(subquery.plan()))

@@ -8,7 +8,8 @@
 | MRQL | those that its names and paths stand for |
 | a function | those that its parameters name; every source where it has `**tables` |
 
-A source too many costs one lookup of its schema. For a source too few, Spark reports an unknown table.
+A source that is named needlessly costs one lookup of its schema. For one that is missed, Spark reports an unknown
+table.
 """
 
 from __future__ import annotations
@@ -69,34 +70,36 @@ def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFra
     if isinstance(query, Mrql):
         return Mentions(query.names)
     if not isinstance(query, str):
-        found = parameters(query)
-        named = frozenset(name.lower() for name, parameter in found.items() if not is_rest(parameter))
-        return Mentions(named, any(map(is_rest, found.values())))
+        parameters = _parameters(query)
+        named = frozenset(name.lower() for name, parameter in parameters.items() if not _is_rest(parameter))
+        return Mentions(named, any(map(_is_rest, parameters.values())))
     try:
         plan = catalyst.parse_plan(spark, query)
     except JavaError:
         return Mentions()
-    found = frozenset(tables(plan, str(spark.conf.get(CASE)) == "true"))
-    names, computed = found - {COMPUTED}, COMPUTED in found
+    tables = frozenset(find_tables(plan, case_sensitive=str(spark.conf.get(CASE)) == "true"))
+    names = tables - {COMPUTED}
     views = frozenset(name for name in names if is_temporary_view(spark, name))
-    return Mentions(names, computed or WRITTEN_IN_SQL in temporary_functions(spark, MARK), views)
+    return Mentions(names, COMPUTED in tables or WRITTEN_IN_SQL in temporary_functions(spark, MARK), views)
 
 
-def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
+def find_tables(plan: J, *, case_sensitive: bool) -> Iterator[str]:
     """Yield the names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
     waiting: list[tuple[J, frozenset[str]]] = [(plan, frozenset())]  # with the names of common tables around
     while waiting:
         node, common = waiting.pop()
-        kind, children = catalyst.kind(node), catalyst.sequence(node.children())
+        kind = catalyst.kind(node)
+        children = catalyst.sequence(node.children())
         match kind:
             case "UnresolvedRelation":
                 *schema, name = map(str, catalyst.sequence(node.multipartIdentifier()))
-                if schema or fold_case(name, case_sensitive) not in common:
+                if schema or (name if case_sensitive else name.lower()) not in common:
                     yield name.lower()
             case "UnresolvedWith":
-                for each in catalyst.sequence(node.cteRelations()):
-                    waiting.append((each._2(), common))
-                    common = common | {fold_case(str(each._1()), case_sensitive)}
+                for relation in catalyst.sequence(node.cteRelations()):
+                    waiting.append((relation._2(), common))
+                    name = str(relation._1())
+                    common = common | {name if case_sensitive else name.lower()}
                 waiting += [(child, common) for child in children]
             case _ if kind in AT_A_VERSION:
                 waiting.append((node.relation(), common))
@@ -104,12 +107,7 @@ def tables(plan: J, case_sensitive: bool) -> Iterator[str]:
                 if kind == NAMELESS or not (children or kind in WITHOUT_TABLES):
                     yield COMPUTED
                 inner = catalyst.sequence(node.innerChildren())  # the subqueries of its expressions
-                waiting += [(each, common) for each in (*children, *inner)]
-
-
-def fold_case(name: str, case_sensitive: bool) -> str:
-    """Return a name as Spark compares it with that of a common table expression."""
-    return name if case_sensitive else name.lower()
+                waiting += [(child, common) for child in (*children, *inner)]
 
 
 def call_query(
@@ -119,42 +117,43 @@ def call_query(
     frame: Callable[[str], DataFrame | None],
 ) -> object:
     """Call a query function with the sources that its parameters name; `**tables` looks sources up when used."""
-    explicit = {name: each for name, each in parameters(query).items() if not is_rest(each)}
-    named = {name: made for name in declared if name in explicit and (made := frame(name)) is not None}
+    parameters = _parameters(query)
+    explicit = {name: parameter for name, parameter in parameters.items() if not _is_rest(parameter)}
+    named = {name: source for name in declared if name in explicit and (source := frame(name)) is not None}
     for name in declared:
         if name in explicit and name not in named and explicit[name].default is PythonParameter.empty:
             raise NoDataError(name)
-    given = list[DataFrame]()
+    by_position = list[DataFrame]()
     for name, parameter in explicit.items():
         if parameter.kind != PythonParameter.POSITIONAL_ONLY or name not in named:
-            break  # by position, as far as given: Python's error names a missing one
-        given.append(named.pop(name))
-    if any(map(is_rest, parameters(query).values())):
-        named |= {name: defer_source(spark, name, frame) for name in declared if name not in explicit}
-    return query(*given, **named)
+            break  # Python's error names a missing one
+        by_position.append(named.pop(name))
+    if any(map(_is_rest, parameters.values())):
+        named |= {name: _defer_source(spark, name, frame) for name in declared if name not in explicit}
+    return query(*by_position, **named)
 
 
-def defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
+def _defer_source(spark: SparkSession, name: str, frame: Callable[[str], DataFrame | None]) -> DataFrame:
     """Return the frame of a source, created at its first use, which raises NoDataError without a schema."""
 
     def make() -> DataFrame:
-        found = frame(name)
-        if found is None:
+        source = frame(name)
+        if source is None:
             raise NoDataError(name)
-        return found
+        return source
 
     return defer(spark, make)
 
 
-def parameters(query: Callable[..., Any]) -> dict[str, PythonParameter]:
+def _parameters(query: Callable[..., Any]) -> dict[str, PythonParameter]:
     """Return the parameters of a function; `**tables` for one that does not show them."""
     try:
-        found = inspect.signature(query).parameters
+        parameters = inspect.signature(query).parameters
     except (TypeError, ValueError):
         return {"tables": PythonParameter("tables", PythonParameter.VAR_KEYWORD)}
-    return {name: each for name, each in found.items() if each.kind != PythonParameter.VAR_POSITIONAL}
+    return {name: one for name, one in parameters.items() if one.kind != PythonParameter.VAR_POSITIONAL}
 
 
-def is_rest(parameter: PythonParameter) -> bool:
+def _is_rest(parameter: PythonParameter) -> bool:
     """Return whether a parameter takes the sources that no other parameter names."""
     return parameter.kind == PythonParameter.VAR_KEYWORD

@@ -37,30 +37,32 @@ def renumber(text: str) -> str:
 class Names:
     """Unique names by expression identifier, and the renamed attribute of each name (`attributes`).
 
-    given: names to use, in the order of creation, before new ones are created; `created`: all names so far, in order;
-    `types`: those that columns are said to have, by identifier, in place of their own.
+    reserved: names to use, in the order of creation, before new ones are created; `created`: all names so far, in
+    order; `types`: of columns, by identifier, in place of the types of their attributes.
     """
 
-    def __init__(self, spark: SparkSession, given: Sequence[str] = ()) -> None:
-        self._spark, self._given = spark, given
+    def __init__(self, spark: SparkSession, reserved: Sequence[str] = ()) -> None:
+        self._spark = spark
+        self._reserved = reserved
         self.created: list[str] = []
         self.types: dict[int, str] = {}
-        self._taken: set[str] = set(given)
+        self._taken: set[str] = set(reserved)
         self._columns: dict[int, Column] = {}
         self.attributes: dict[str, J] = {}
 
     def fresh(self, wish: str) -> str:
         """Return an unused name: the wish itself, else with a number; only letters, digits and underscores."""
-        self.created.append(
-            self._given[len(self.created)] if len(self.created) < len(self._given) else self._choose_name(wish)
-        )
-        return self.created[-1]
+        number = len(self.created)
+        name = self._reserved[number] if number < len(self._reserved) else self._choose_name(wish)
+        self.created.append(name)
+        return name
 
     def _choose_name(self, wish: str) -> str:
         wish = re.sub(r"^(_\w+?)_\d+$", r"\1", wish)  # Catalyst numbers its own names by process
         stem = re.sub(r"\W+", "_", wish).strip("_").lower() or "c"
         stem = stem if stem[0].isalpha() else f"c{stem}"
-        name, number = stem, 1
+        name = stem
+        number = 1
         while name in self._taken:
             number += 1
             name = f"{stem}_{number}"
@@ -88,5 +90,7 @@ class Names:
     def _add(self, like: J, identifier: J, wish: str) -> Column:
         name = self.fresh(wish)
         # Above an outer join or a union the same attribute may be NULL.
-        self.attributes[name] = catalyst.attribute(self._spark, name, like.dataType(), True, identifier)
+        self.attributes[name] = catalyst.attribute(
+            self._spark, name, like.dataType(), nullable=True, identifier=identifier
+        )
         return Column(name, self.types.get(identifier.id()) or type_text(like.dataType()))

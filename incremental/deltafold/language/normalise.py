@@ -41,6 +41,8 @@ SUBQUERIES = (
     "optimizer:RewriteCorrelatedScalarSubquery",
 )
 MOST_ROUNDS = 8
+ALWAYS_INLINE = True  # arguments of Spark's InlineCTE
+KEEP_DANGLING = False
 # nodes that only name, hint or order rows
 TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
@@ -58,7 +60,7 @@ SIMPLIFYING = (
 
 def inline_common_tables(spark: SparkSession, plan: J) -> J:
     """Return the plan with each common table expression inlined where it is used."""
-    return catalyst(spark).optimizer.InlineCTE(True, False).apply(plan)
+    return catalyst(spark).optimizer.InlineCTE(ALWAYS_INLINE, KEEP_DANGLING).apply(plan)
 
 
 def normal_form(spark: SparkSession, plan: J) -> J:
@@ -70,7 +72,7 @@ def normal_form(spark: SparkSession, plan: J) -> J:
 
 
 @dataclass(frozen=True)
-class PullUp:
+class _PullUp:
     """Catalyst's rule that pulls the correlation of subqueries up to them, also of those within subqueries.
 
     Spark optimises each subquery by itself, and so by this rule; one that has become a join is too late for it.
@@ -84,14 +86,14 @@ class PullUp:
         return replace_all_inner_plans(self.spark, self.rule.apply(plan), self.apply)
 
 
-def _rule(spark: SparkSession, name: str) -> J | PullUp:
+def _rule(spark: SparkSession, name: str) -> J | _PullUp:
     """Return Catalyst's rule by its package and object."""
     package, rule_name = name.split(":")
     rule = module(getattr(catalyst(spark), package), rule_name)
-    return PullUp(spark, rule) if name == PULL_UP else rule
+    return _PullUp(spark, rule) if name == PULL_UP else rule
 
 
-def _apply_repeatedly(plan: J, rules: list[J | PullUp]) -> J:
+def _apply_repeatedly(plan: J, rules: list[J | _PullUp]) -> J:
     """Apply rules in their order until nothing changes."""
     for _ in range(MOST_ROUNDS):
         before = plan

@@ -23,7 +23,8 @@ Settings = tuple[tuple[str, str], ...]
 Monoids = Mapping[str, DeclaredMonoid]
 NO_MONOIDS: Monoids = {}
 QueryText = str | Mrql | Callable[..., DataFrame]
-ANSI, TIME_ZONE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone"
+ANSI = "spark.sql.ansi.enabled"
+TIME_ZONE = "spark.sql.session.timeZone"
 # settings that change the results of functions
 MEANING = ("spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.jsonGenerator.", "spark.sql.variant.")
 PYTHON_FUNCTION = re.compile(r" ~ python (\S+) ([0-9a-f]{12})")
@@ -83,16 +84,16 @@ class Query:
     @property
     def functions(self) -> dict[str, str]:
         """The digests of its Python functions and declared monoids by their names; of several with one name all."""
-        found = dict[str, str]()
+        digests = dict[str, str]()
         for name, digest in sorted(set(PYTHON_FUNCTION.findall(fingerprint_text(self.plan)))):
-            found[name] = f"{found[name]} {digest}" if name in found else digest
+            digests[name] = f"{digests[name]} {digest}" if name in digests else digest
         groups = (node for node in walk(self.plan) if isinstance(node, Aggregate))
         declared = (call.declared for node in groups for call in node.calls)
-        return found | {f"{MONOID_MARK}{monoid.name}": monoid.digest for monoid in declared if monoid is not None}
+        return digests | {f"{MONOID_MARK}{monoid.name}": monoid.digest for monoid in declared if monoid is not None}
 
 
 def answer_settings(spark: SparkSession) -> Settings:
     """Return the settings that an answer depends on: two always, others if they are set explicitly."""
     explicit = explicit_settings(spark)
-    given = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
-    return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *given)
+    others = sorted((key, value) for key, value in explicit.items() if key.startswith(MEANING))
+    return (*((key, str(spark.conf.get(key))) for key in (ANSI, TIME_ZONE)), *others)

@@ -36,10 +36,10 @@ class ColumnTypes(Mapping[str, Mapping[str, str]]):
     schema: Callable[[str], StructType | None]
 
     def __getitem__(self, source: str) -> Mapping[str, str]:
-        found = self.schema(source)
-        if found is None:
+        schema = self.schema(source)
+        if schema is None:
             raise KeyError(source)
-        return types_of(found)
+        return types_of(schema)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.declared)

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.secrets import mask_secrets
 from deltafold.algebra.sources import Format
+from deltafold.algebra.sqltext import quoted
 from deltafold.language.mentions import NoDataError
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
@@ -47,21 +48,21 @@ def check_declared(spark: SparkSession, plan: J, relations: Collection[int], mis
     source NoDataError.
     """
     roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
-    if not any(is_undeclared(leaf, relations) for root in roots for leaf in catalyst.relations_read(root)):
+    if not any(_is_undeclared(leaf, relations) for root in roots for leaf in catalyst.relations_read(root)):
         return
-    found = [(leaf, view) for leaf, view in leaves_by_view(roots) if is_undeclared(leaf, relations)]
-    for leaf, _ in found:
-        name = table_name(leaf)
+    undeclared = [(leaf, view) for leaf, view in _leaves_by_view(roots) if _is_undeclared(leaf, relations)]
+    for leaf, _ in undeclared:
+        name = _table_name(leaf)
         if name and (source := missing.get(name[-1].lower())) is not None:
             raise NoDataError(source)
-    reads = dict.fromkeys(refuse_read(spark, leaf, view) for leaf, view in found)
+    reads = dict.fromkeys(_refuse_read(spark, leaf, view) for leaf, view in undeclared)
     raise QueryError(f"query: {' Also, '.join(reads)}")
 
 
 def reads_views(plan: J, sources: Collection[str]) -> bool:
     """Return whether a plan reads a view of the session or catalog, which can be replaced at any time."""
     roots = (plan, *catalyst.sequence(plan.subqueriesAll()))
-    return any(view not in ("", *sources) for _, view in leaves_by_view(roots))
+    return any(view not in ("", *sources) for _, view in _leaves_by_view(roots))
 
 
 @contextmanager
@@ -70,7 +71,8 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
 
     Raises QueryError at the end of the block. A job on a declared source fails by itself.
     """
-    tag, context = f"deltafold-{uuid.uuid4()}", catalyst.context(spark)
+    tag = f"deltafold-{uuid.uuid4()}"
+    context = catalyst.context(spark)
     spark.sparkContext.addJobTag(tag)
     try:
         yield
@@ -84,33 +86,34 @@ def refusing_jobs(spark: SparkSession) -> Generator[None]:
         )
 
 
-def is_undeclared(leaf: J, relations: Collection[int]) -> bool:
+def _is_undeclared(leaf: J, relations: Collection[int]) -> bool:
     """Return whether a leaf is neither a declared source nor constant rows."""
     kind = catalyst.kind(leaf)
     return kind not in CONSTANT and not (kind == "LogicalRDD" and int(leaf.rdd().id()) in relations)
 
 
-def leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, str]]:
+def _leaves_by_view(roots: Collection[J], view: str = "") -> Iterator[tuple[J, str]]:
     """Yield the leaves of plans, each with the outermost view that it is read through, if any."""
     for node in roots:
         children = catalyst.sequence(node.children())
         if not children:
             yield node, view
         through = view or (str(node.desc().identifier().unquotedString()) if catalyst.kind(node) == "View" else "")
-        yield from leaves_by_view(children, through)
+        yield from _leaves_by_view(children, through)
 
 
-def refuse_read(spark: SparkSession, leaf: J, view: str) -> str:
+def _refuse_read(spark: SparkSession, leaf: J, view: str) -> str:
     """Return the error for an undeclared read, with its fix; view: the one that it is read through, if any."""
-    what, instead = describe_read(spark, leaf)
+    what, instead = _describe_read(spark, leaf)
     through = f" (read through the view {view})" if view else ""
     return f"it reads {what}{through}, which is not a declared source. {instead[0].upper()}{instead[1:]}."
 
 
-def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
+def _describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
     """Return the description of an undeclared read, and its fix."""
-    if name := table_name(leaf):
-        shown, format_ = ".".join(name), str(catalyst.option(leaf.catalogTable().get().provider()) or "")
+    if name := _table_name(leaf):
+        shown = ".".join(name)
+        format_ = str(catalyst.option(leaf.catalogTable().get().provider()) or "")
         if format_.lower() == "delta":
             return f"table {shown}", (
                 f"declare it with Delta(table={json.dumps(shown, ensure_ascii=False)}) and read it by the source's name"
@@ -118,7 +121,7 @@ def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
         return f"table {shown}", COPY_INSTEAD.format(f"what it holds ({format_ or 'not a Delta table'})")
     match catalyst.kind(leaf):
         case "LogicalRelation":
-            return describe_relation(spark, leaf.relation())
+            return _describe_relation(spark, leaf.relation())
         case "LogicalRDD":
             return "an RDD (createDataFrame, a checkpoint)", (
                 "write constant rows as VALUES in SQL, and declare the table or the files that others come from"
@@ -131,12 +134,13 @@ def describe_read(spark: SparkSession, leaf: J) -> tuple[str, str]:
             return f"what Spark's {kind} gives", COPY_INSTEAD.format("it")
 
 
-def describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
+def _describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     """Return the description of a relation that is not a catalog table, and its fix."""
     files = catalyst.jvm(spark).java.lang.Class.forName("org.apache.spark.sql.execution.datasources.HadoopFsRelation")
     if not files.isInstance(relation):
         return f"what {catalyst.kind(relation)} reads", COPY_INSTEAD.format("it")
-    location, format_ = relation.location(), str(relation.fileFormat().toString()).lower()
+    location = relation.location()
+    format_ = str(relation.fileFormat().toString()).lower()
     paths = [mask_secrets(str(path)).removeprefix("file:") for path in catalyst.sequence(location.rootPaths())]
     named = ", ".join(paths[:MOST_PATHS]) + (", …" if len(paths) > MOST_PATHS else "")
     if str(location.getClass().getName()).startswith(DELTA_PACKAGE):
@@ -146,11 +150,11 @@ def describe_relation(spark: SparkSession, relation: J) -> tuple[str, str]:
     return f"the {format_} data in {named}", COPY_INSTEAD.format("it")
 
 
-def table_name(leaf: J) -> tuple[str, ...]:
+def _table_name(leaf: J) -> tuple[str, ...]:
     """Return the name of the catalog's table that a leaf reads, in parts, quoted where needed; empty for none."""
-    found = catalyst.option(leaf.catalogTable()) if catalyst.kind(leaf) == "LogicalRelation" else None
-    if found is None:
+    table = catalyst.option(leaf.catalogTable()) if catalyst.kind(leaf) == "LogicalRelation" else None
+    if table is None:
         return ()
-    parts = [str(part) for part in catalyst.sequence(found.identifier().nameParts())]
+    parts = [str(part) for part in catalyst.sequence(table.identifier().nameParts())]
     named = parts[1:] if parts[0] == "spark_catalog" else parts
-    return tuple(part if PLAIN.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in named)
+    return tuple(part if PLAIN.fullmatch(part) else quoted(part) for part in named)

@@ -36,17 +36,17 @@ class Placeholders:
 
     def make(self, spark: SparkSession, what: Hashable, schema: StructType) -> tuple[DataFrame, int]:
         """Return the frame of a placeholder, in a session, and its number."""
-        known = self.earlier.get(what)
-        if known is not None and known.schema == schema:
-            frame = catalyst.frame(spark, known.plan)
+        placeholder = self.earlier.get(what)
+        if placeholder is not None and placeholder.schema == schema:
+            frame = catalyst.frame(spark, placeholder.plan)
         else:
-            frame = unread(spark, schema)
-            known = Placeholder(schema, catalyst.analysed_plan(frame), relation_number(frame))
-        self.made[what] = known
-        return frame, known.number
+            frame = _unread(spark, schema)
+            placeholder = Placeholder(schema, catalyst.analysed_plan(frame), _relation_number(frame))
+        self.made[what] = placeholder
+        return frame, placeholder.number
 
 
-def unread(spark: SparkSession, schema: StructType) -> DataFrame:
+def _unread(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return a frame that can be analysed and fails before any task runs, whose plan is a LogicalRDD of its own."""
     return DataFrame(
         catalyst.session(spark).applySchemaToPythonRDD(_failing_rdd(spark.sparkContext), schema.json()), spark
@@ -71,7 +71,7 @@ def empty(spark: SparkSession, schema: StructType) -> DataFrame:
     return cast(Any, spark).createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
-def relation_number(frame: DataFrame) -> int:
+def _relation_number(frame: DataFrame) -> int:
     """Return the RDD number of the relation behind a frame."""
     plan = catalyst.analysed_plan(frame)
     while catalyst.kind(plan) != "LogicalRDD":

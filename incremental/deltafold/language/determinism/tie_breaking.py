@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
 from deltafold.language.determinism.window_ties import WindowTies
-from deltafold.language.inner_plans import replace_inner_plans
-from deltafold.language.monoids.pushing import push_folds
+from deltafold.language.inner_plans import replace_children, replace_inner_plans
+from deltafold.language.monoids import push_folds
 from deltafold.language.normalise import inline_common_tables
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
@@ -33,8 +33,8 @@ ORDER_PRESERVING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryA
 def break_ties(spark: SparkSession, frame: DataFrame, monoids: Mapping[str, DeclaredMonoid] | None = None) -> DataFrame:
     """Return the batch query with all its ties broken; the same frame if it has none."""
     plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed_plan(frame)), monoids or {})
-    found = TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
-    return frame if found is plan else catalyst.frame(spark, found)
+    determined = _TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
+    return frame if determined is plan else catalyst.frame(spark, determined)
 
 
 def break_ties_before_translation(
@@ -43,23 +43,22 @@ def break_ties_before_translation(
     """Return the plan to translate: max_by and min_by stay, since their monoids break ties by themselves."""
     aggregates = OrderSensitiveAggregates(spark, by_order=False)
     pushed = push_folds(spark, inline_common_tables(spark, plan), monoids or {})
-    return TieBreaking(spark, aggregates).rewrite(pushed)
+    return _TieBreaking(spark, aggregates).rewrite(pushed)
 
 
-class TieBreaking:
+class _TieBreaking:
     """Rewrites plans; `correlated`: those of subqueries that refer to a query around them."""
 
-    def __init__(self, spark: SparkSession, aggregates: OrderSensitiveAggregates, correlated: bool = False) -> None:
-        self._spark, self._aggregates, self._correlated = spark, aggregates, correlated
+    def __init__(self, spark: SparkSession, aggregates: OrderSensitiveAggregates, *, correlated: bool = False) -> None:
+        self._spark = spark
+        self._aggregates = aggregates
+        self._correlated = correlated
         self._logical: J = catalyst.catalyst(spark).plans.logical
-        self._windows = WindowTies(spark, self._aggregates)
+        self._windows = WindowTies(spark)
 
     def rewrite(self, node: J) -> J:
         """Return a plan with its ties broken, inputs and subqueries first."""
-        old = catalyst.sequence(node.children())
-        new = [self.rewrite(child) for child in old]
-        if any(a is not b for a, b in zip(old, new, strict=True)):
-            node = node.withNewChildren(catalyst.vector(self._spark, new))
+        node = replace_children(self._spark, node, self.rewrite)
         node = replace_inner_plans(self._spark, node, self._rewrite_inner)
         match catalyst.kind(node):
             case "Aggregate":
@@ -76,8 +75,9 @@ class TieBreaking:
             case _:
                 return node
 
-    def _rewrite_inner(self, plan: J, correlated: bool) -> J:
-        return TieBreaking(self._spark, self._aggregates, correlated).rewrite(plan)
+    def _rewrite_inner(self, subquery: J) -> J:
+        correlated = not subquery.children().isEmpty()
+        return _TieBreaking(self._spark, self._aggregates, correlated=correlated).rewrite(subquery.plan())
 
     def _put_beside_order(self, node: J) -> J:
         """Move a correlated limit below the projection that drops the columns of its order.
@@ -97,7 +97,8 @@ class TieBreaking:
             order = self._windows.total_order(node.order(), node.child())
             if order.size() == node.order().size():
                 return node
-            return self._logical.Sort(order, True, node.child(), node.hint())
+            all_rows = True
+            return self._logical.Sort(order, all_rows, node.child(), node.hint())
         if catalyst.kind(node) not in ORDER_PRESERVING:
             return node
         below = self._complete_order(node.child())

@@ -5,30 +5,36 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.plan import GroupwiseKind, Undetermined
-from deltafold.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
-from deltafold.language.determinism.tied_extremes import EXTREMES_BY
+from deltafold.language.determinism.order_sensitive_aggregates import (
+    EXTREMES_BY,
+    OrderSensitiveAggregates,
+    is_orderable,
+)
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
 EQUAL_FOR_PEERS = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 PEER_SENSITIVE = {"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"}
 WITHOUT_ORDER = {"Median", "PercentileCont", "PercentileDisc"}  # Spark allows no order beside them
-FROM_START, FROM_END = {"First", "AnyValue"}, {"Last"}
+FROM_START = {"First", "AnyValue"}
+FROM_END = {"Last"}
+IGNORE_NULLS = False  # an argument of Spark's First and Last
 
 
 class WindowTies:
     """Rewrites Window nodes so that their functions give one answer."""
 
-    def __init__(self, spark: SparkSession, aggregates: OrderSensitiveAggregates) -> None:
-        self._spark, self._aggregates = spark, aggregates
-        self._expressions, self._logical = catalyst.catalyst(spark).expressions, catalyst.catalyst(spark).plans.logical
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._expressions: J = catalyst.catalyst(spark).expressions
+        self._logical: J = catalyst.catalyst(spark).plans.logical
 
     def rewrite(self, node: J) -> J:
         """Move functions that distinguish peers to a window of their own with a total order."""
-        given = catalyst.sequence(node.windowExpressions())
-        named = [self._rewrite_function(expression) for expression in given]
+        columns = catalyst.sequence(node.windowExpressions())
+        named = [self._rewrite_function(column) for column in columns]
         sensitive = [expression for expression in named if _distinguishes_peers(expression)]
-        if not sensitive and all(a is b for a, b in zip(given, named, strict=True)):
+        if not sensitive and all(a is b for a, b in zip(columns, named, strict=True)):
             return node
         order = self.total_order(node.orderSpec(), node.child())
         below = node.child()
@@ -45,20 +51,20 @@ class WindowTies:
 
     def total_order(self, order: J, child: J) -> J:
         """Return an order followed by all columns that Spark can order."""
-        known = catalyst.sequence(order)
-        plain = {int(o.child().exprId().id()) for o in known if catalyst.kind(o.child()) == "AttributeReference"}
+        orders = catalyst.sequence(order)
+        plain = {int(o.child().exprId().id()) for o in orders if catalyst.kind(o.child()) == "AttributeReference"}
         ascending = catalyst.module(self._expressions, "Ascending")
         nil = catalyst.vector(self._spark, [])
         more = [
             self._expressions.SortOrder(attribute, ascending, ascending.defaultNullOrdering(), nil)
             for attribute in catalyst.sequence(child.output())
-            if int(attribute.exprId().id()) not in plain and self._aggregates.is_orderable(attribute)
+            if int(attribute.exprId().id()) not in plain and is_orderable(self._spark, attribute)
         ]
-        return catalyst.vector(self._spark, [*known, *more])
+        return catalyst.vector(self._spark, [*orders, *more])
 
     def _rewrite_function(self, named: J) -> J:
         """Rewrite a function with an order of its own as in a group."""
-        function, frame = window_function(named)
+        function, frame = _window_function(named)
         by_value = _is_range(frame) and catalyst.kind(_unwrap(function)) in EXTREMES_BY | {"Mode"}
         if not by_value and not _has_own_order(function):
             return named
@@ -76,26 +82,26 @@ class WindowTies:
         return catalyst.rewrite(self._spark, named, respecify)
 
     def _include_peers(self, node: J, named: list[J], order: J, below: J) -> J:
-        """Rewrite functions over RANGE frames that end at peers: each peer gets the value of the last of them.
+        """Rewrite functions over RANGE frames that end at peers, so that each peer gets the value of the last one.
 
         A total order alone would leave no peers, and so remove them from the frame.
         """
         partition = node.partitionSpec()
-        keys = [each.child() for each in catalyst.sequence(node.orderSpec())]
+        keys = [order_key.child() for order_key in catalyst.sequence(node.orderSpec())]
         peers = catalyst.vector(self._spark, [*catalyst.sequence(partition), *keys])
         ends = [catalyst.module(self._expressions, f"Unbounded{side}") for side in ("Preceding", "Following")]
         running: list[J] = []
         shared: list[J] = []
-        for each in named:
-            function, frame = window_function(each)
+        for column in named:
+            function, frame = _window_function(column)
             if _is_unbounded(frame.lower()) or _is_unbounded(frame.upper()):
                 over_rows = self._over_rows(function, partition, order, [frame.lower(), frame.upper()])
-                running.append(self._new_column(each.name(), over_rows))
-                take_last = self._expressions.aggregate.Last
-                take = take_last if _is_unbounded(frame.lower()) else self._expressions.aggregate.First
-                function = take(running[-1].toAttribute(), False).toAggregateExpression()
+                running.append(catalyst.new_alias(self._spark, over_rows, column.name()))
+                edge = "Last" if _is_unbounded(frame.lower()) else "First"
+                take = getattr(self._expressions.aggregate, edge)
+                function = take(running[-1].toAttribute(), IGNORE_NULLS).toAggregateExpression()
             whole = self._over_rows(function, peers, order, ends)
-            shared.append(catalyst.alias(self._spark, whole, each.toAttribute()))
+            shared.append(catalyst.alias(self._spark, whole, column.toAttribute()))
         if running:
             below = self._logical.Window(catalyst.vector(self._spark, running), partition, order, below, node.hint())
         return self._logical.Window(catalyst.vector(self._spark, shared), peers, order, below, node.hint())
@@ -106,21 +112,17 @@ class WindowTies:
         spec = self._expressions.WindowSpecDefinition(partition, order, frame)
         return self._expressions.WindowExpression(function, spec)
 
-    def _new_column(self, name: str, expression: J) -> J:
-        return catalyst.new_alias(self._spark, expression, name)
-
 
 def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:
     """Return the kind of a window after tie breaking, and the reason if its answer is still not determined."""
-    named = catalyst.sequence(window.windowExpressions())
-    functions = [window_function(each) for each in named]
+    functions = [_window_function(column) for column in catalyst.sequence(window.windowExpressions())]
     if window.orderSpec().isEmpty() and any(catalyst.kind(function) == "RowNumber" for function, _ in functions):
         return "limit", "limit without order"  # as Spark writes one in a correlated subquery
     is_open = any(_ends_at_distance(frame) and _is_peer_sensitive(function) for function, frame in functions)
     return "window", "peers at a frame's edge" if is_open else None
 
 
-def window_function(named: J) -> tuple[J, J]:
+def _window_function(named: J) -> tuple[J, J]:
     """Return the function of a window's column, and its frame."""
     call = next(node for node in catalyst.subexpressions(named) if catalyst.kind(node) == "WindowExpression")
     return call.windowFunction(), call.windowSpec().frameSpecification()
@@ -141,7 +143,7 @@ def _is_peer_sensitive(function: J) -> bool:
 
 
 def _distinguishes_peers(named: J) -> bool:
-    function, frame = window_function(named)
+    function, frame = _window_function(named)
     if catalyst.kind(_unwrap(function)) in EQUAL_FOR_PEERS | WITHOUT_ORDER or _has_own_order(function):
         return False
     return not _is_range(frame) or (_is_peer_sensitive(function) and not _ends_at_distance(frame))
@@ -149,9 +151,10 @@ def _distinguishes_peers(named: J) -> bool:
 
 def _ends_at_peers(named: J) -> bool:
     """Return whether a function needs all peers at the end of its RANGE frame, unlike the first value."""
-    function, frame = window_function(named)
+    function, frame = _window_function(named)
     kind = catalyst.kind(_unwrap(function))
-    lower, upper = _is_unbounded(frame.lower()), _is_unbounded(frame.upper())
+    lower = _is_unbounded(frame.lower())
+    upper = _is_unbounded(frame.upper())
     if not _is_range(frame) or (lower and upper):
         return False
     if kind in FROM_START | FROM_END and not _unwrap(function).ignoreNulls():

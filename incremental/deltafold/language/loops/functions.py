@@ -2,30 +2,35 @@
 
 By themselves they are ordinary PySpark, which a person can run (definition.py). While Deltafold reads a query function
 they only record the loop (recording.py), so that a refresh can maintain it.
+
+Several frames of a loop are one: a number of the part, and the columns of all parts, NULL where a part has none.
+Columns of equal name and type are shared by the parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, cast, get_args, overload
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.plan import Keep, Norm, Tolerance, traits_of
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.loops.definition import Definition
 from deltafold.language.loops.options import LoopOptions, evaluator
-from deltafold.language.loops.parts import LOOP_PART, Parts
 
 Frames = tuple[DataFrame, ...]
 ColumnNames = str | Sequence[str]
-MOST_LEVELS, MOST_STEPS = 1000, 100
+MOST_LEVELS = 1000
+MOST_STEPS = 100
 CENTER = "center"
 _CENTERS = "__centers"
+_PART = "__part"
 
 
 @overload
@@ -57,7 +62,8 @@ def fixpoint(
     found. limit: the most rounds that may find rows, 1,000 unless given.
     Raises QueryError, and NotConvergedError beyond the limit.
     """
-    keys, kept = _names(key), keep or ("least" if key is not None else None)
+    keys = _names(key)
+    kept = keep or ("least" if key is not None else None)
     if kept is not None and (kept not in get_args(Keep) or not keys):
         raise QueryError(f"fixpoint: keep is {kept!r}, with the key {keys}. Pass a key, and keep least or greatest.")
     most = MOST_LEVELS if limit is None else limit
@@ -140,8 +146,8 @@ def nearest(points: DataFrame, centers: DataFrame, on: ColumnNames) -> DataFrame
 
     listed = _keep_numbers(centers, columns).agg(F.collect_set(F.struct(*map(quoted, centers.columns))).alias(_CENTERS))
     ranked = F.transform(_CENTERS, lambda center: F.struct(distance(center).alias("far"), center.alias(CENTER)))
-    found = _keep_numbers(points, columns).crossJoin(listed).withColumn(CENTER, F.array_min(ranked)[CENTER])
-    return found.where(F.col(CENTER).isNotNull()).select(*map(quoted, points.columns), CENTER)
+    with_center = _keep_numbers(points, columns).crossJoin(listed).withColumn(CENTER, F.array_min(ranked)[CENTER])
+    return with_center.where(F.col(CENTER).isNotNull()).select(*map(quoted, points.columns), CENTER)
 
 
 def _square(difference: Column) -> Column:
@@ -157,21 +163,21 @@ def _keep_numbers(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: LoopOptions) -> DataFrame | Frames:
-    """Hand a loop to whoever evaluates it; several frames as one with all their columns (parts.py)."""
+    """Hand a loop to its evaluator; several frames as one with all their columns (`_Parts`)."""
     chosen = evaluator() or Definition()
     if isinstance(start, DataFrame):
         _check_keys(start, options)
         return chosen.evaluate(start, _check_step(start, step, options), options)
-    parts = Parts.of(start, options)
+    parts = _Parts.of(start, options)
     tagged = parts.tag(start)
 
     def together(rows: DataFrame) -> DataFrame:
-        found = step(*parts.split(rows))
-        if not isinstance(found, tuple) or len(cast("tuple[Any, ...]", found)) != len(start):
+        stepped = step(*parts.split(rows))
+        if not isinstance(stepped, tuple) or len(cast("tuple[Any, ...]", stepped)) != len(start):
             raise QueryError(f"{options.function}: the step returned no tuple of {len(start)} frames. Return one.")
-        return parts.tag(cast(Frames, found))
+        return parts.tag(cast(Frames, stepped))
 
-    keys = (LOOP_PART, *options.keys) if options.keys else ()
+    keys = (_PART, *options.keys) if options.keys else ()
     return parts.split(chosen.evaluate(tagged, together, replace(options, keys=keys)))
 
 
@@ -196,17 +202,17 @@ def _check_step(start: DataFrame, step: Callable[..., Any], options: LoopOptions
     wanted = [field.dataType.simpleString() for field in start.schema]
 
     def run_step(rows: DataFrame) -> DataFrame:
-        found = step(rows)
-        if not isinstance(found, DataFrame):
+        stepped = step(rows)
+        if not isinstance(stepped, DataFrame):
             raise QueryError(
-                f"{options.function}: the step returned {type(found).__name__}, not a DataFrame. Return the rows."
+                f"{options.function}: the step returned {type(stepped).__name__}, not a DataFrame. Return the rows."
             )
-        if (types := [field.dataType.simpleString() for field in found.schema]) != wanted:
+        if (types := [field.dataType.simpleString() for field in stepped.schema]) != wanted:
             raise QueryError(
                 f"{options.function}: the step returned columns of the types {', '.join(types)}, and the start has "
                 f"{', '.join(wanted)}. {'Cast them' if len(types) == len(wanted) else 'Return as many columns'}."
             )
-        return found
+        return stepped
 
     return run_step
 
@@ -221,5 +227,69 @@ def _check_keys(start: DataFrame, options: LoopOptions) -> None:
         raise QueryError("fixpoint: the key has all columns, so nothing is left to compare. Leave the key out.")
 
 
-def _names(given: ColumnNames | None) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+def _names(columns: ColumnNames | None) -> tuple[str, ...]:
+    return () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The layout of a loop over several frames.
+
+    columns: the shared columns as (name, type); names: of each part, its own names and the columns that have them.
+    """
+
+    loop: LoopOptions
+    columns: tuple[tuple[str, DataType], ...]
+    names: tuple[tuple[tuple[str, str], ...], ...]
+
+    @classmethod
+    def of(cls, frames: Sequence[DataFrame], loop: LoopOptions) -> _Parts:
+        """Return the layout of these frames; raises QueryError for a key that some frame does not have."""
+        columns: dict[str, DataType] = {}
+        names: list[tuple[tuple[str, str], ...]] = []
+        for number, frame in enumerate(frames):
+            own: list[tuple[str, str]] = []
+            for field in frame.schema:
+                type_before = columns.get(field.name)
+                same = type_before is None or type_before.simpleString() == field.dataType.simpleString()
+                name = field.name if same else f"{field.name}_{number}"
+                columns.setdefault(name, field.dataType)
+                own.append((field.name, name))
+            names.append(tuple(own))
+            if missing := [key for key in loop.keys if (key, key) not in own]:
+                raise QueryError(
+                    f"{loop.function}: part {number + 1} has no column {', '.join(missing)} of the key's type. "
+                    "Every part needs the key."
+                )
+        return cls(loop, tuple(columns.items()), tuple(names))
+
+    def tag(self, frames: Sequence[Any]) -> DataFrame:
+        """Return the rows of all parts; raises QueryError where one has columns of other types."""
+        union: DataFrame | None = None
+        for number, (frame, own) in enumerate(zip(frames, self.names, strict=True)):
+            one = self._tag_part(number, frame, own)
+            union = one if union is None else union.union(one)
+        assert union is not None
+        return union
+
+    def split(self, rows: DataFrame) -> tuple[DataFrame, ...]:
+        """Return the parts of such rows under their own names."""
+        return tuple(
+            rows.where(F.col(_PART) == number).select(*(F.col(quoted(name)).alias(theirs) for theirs, name in own))
+            for number, own in enumerate(self.names)
+        )
+
+    def _tag_part(self, number: int, frame: Any, own: tuple[tuple[str, str], ...]) -> DataFrame:
+        by_name = dict(self.columns)
+        wanted = [by_name[name].simpleString() for _, name in own]
+        types = [field.dataType.simpleString() for field in frame.schema] if isinstance(frame, DataFrame) else None
+        if types != wanted:
+            what = type(frame).__name__ if types is None else f"columns of the types {', '.join(types)}"
+            raise QueryError(
+                f"{self.loop.function}: part {number + 1} of the step is {what}, and the start has "
+                f"{', '.join(wanted)}. Return these."
+            )
+        renamed = frame.toDF(*(name for _, name in own))
+        have = {name for _, name in own}
+        values = [F.col(quoted(n)) if n in have else F.lit(None).cast(t).alias(n) for n, t in self.columns]
+        return renamed.select(F.lit(number).alias(_PART), *values)

@@ -1,4 +1,4 @@
-"""What distinguishes one loop from another beside its start and its step, and who evaluates it."""
+"""The options of a loop beside its start and its step, and the evaluator that a query's loops are handed to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoopOptions:
 
 
 class LoopEvaluator(Protocol):
-    """Whatever `fixpoint` and `iterate` hand a loop to."""
+    """An evaluator, to which `fixpoint` and `iterate` hand a loop."""
 
     def evaluate(self, start: DataFrame, step: StepFunction, options: LoopOptions) -> DataFrame:
         """Return the answer of a loop; step gives columns of the start's number and types, under any names."""
@@ -42,7 +42,7 @@ _EVALUATOR: ContextVar[LoopEvaluator | None] = ContextVar("loop evaluator", defa
 
 
 def evaluator() -> LoopEvaluator | None:
-    """Return who evaluates loops in this context; None for the batch definition."""
+    """Return the evaluator of loops in this context; None for the batch definition."""
     return _EVALUATOR.get()
 
 

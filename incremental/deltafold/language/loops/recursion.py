@@ -2,8 +2,9 @@
 
 Each such relation of the parsed text, wherever its WITH is, is replaced by the answer of a fixpoint: init is the union
 of the branches that do not name the relation, the step that of those which do. For one reference in a branch this is
-SQL's meaning; with several it is the least fixpoint (PostgreSQL refuses those). Init and step are analysed as queries
-of their own, below the WITHs around them: they read common table expressions, but no columns, of a query around them.
+SQL's meaning; with several references it is the least fixpoint (PostgreSQL refuses those). Init and step are analysed
+as queries of their own, below the WITHs around them: they read common table expressions, but no columns, of a query
+around them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import QueryError
-from deltafold.language.inner_plans import replace_inner_plans
+from deltafold.language.inner_plans import replace_children, replace_inner_plans
 from deltafold.language.loops.functions import recursive_union
-from deltafold.language.mentions import CASE, tables
+from deltafold.language.mentions import CASE, find_tables
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 
 KEYWORD = "recursive"
+BY_NAME = ALLOW_MISSING = False  # arguments of Spark's Union
 UNKNOWN_COLUMN = "UNRESOLVED_COLUMN"
 
 
@@ -91,23 +93,21 @@ class _Unions:
         """Return a parsed plan without recursion by UNION, the same plan if it has none."""
         below = around
         if catalyst.kind(node) == "UnresolvedWith":
+            below = self._enter(node, around)
             relations = catalyst.sequence(node.cteRelations())
-            below = self._enter(relations, bool(node.allowRecursion()), around)
             if any(a is not b for a, b in zip(relations, below.withs[-1].relations, strict=True)):
                 node = self._with(node.child(), below.withs[-1])
-        old = catalyst.sequence(node.children())
-        new = [self.rewrite(child, below) for child in old]
-        if any(a is not b for a, b in zip(old, new, strict=True)):
-            node = node.withNewChildren(catalyst.vector(self._spark, new))
+        node = replace_children(self._spark, node, lambda child: self.rewrite(child, below))
         inner = replace(below, in_subquery=True)
-        return replace_inner_plans(self._spark, node, lambda plan, _: self.rewrite(plan, inner))
+        return replace_inner_plans(self._spark, node, lambda subquery: self.rewrite(subquery.plan(), inner))
 
-    def _enter(self, relations: Sequence[J], recursive: bool, around: _Around) -> _Around:
+    def _enter(self, node: J, around: _Around) -> _Around:
         """Return what is around the query of a WITH; each of its relations reads those before it."""
+        recursive = bool(node.allowRecursion())
         if recursive and self._spark.version.startswith("4.0."):
             raise QueryError("WITH RECURSIVE: Spark 4.0 lacks it. Write a function with fixpoint(), or use Spark 4.1.")
         below = replace(around, withs=(*around.withs, _CommonTables((), recursive)))
-        for relation in relations:
+        for relation in catalyst.sequence(node.cteRelations()):
             below = below.adding(self._rewrite_relation(relation, below))
         return below
 
@@ -123,15 +123,20 @@ class _Unions:
 
     def _recursion(self, relation: J) -> _Recursion | None:
         """Return the recursion of a relation that names itself, None for one by UNION ALL, or without an end."""
-        body, columns, name, withs = relation._2().child(), (), str(relation._1()), list[J]()
+        body = relation._2().child()
+        name = str(relation._1())
+        columns: tuple[str, ...] = ()
+        withs = list[J]()
         if catalyst.kind(body) == "UnresolvedSubqueryColumnAliases":
-            columns, body = tuple(map(str, catalyst.sequence(body.outputColumnNames()))), body.child()
+            columns = tuple(map(str, catalyst.sequence(body.outputColumnNames())))
+            body = body.child()
         while catalyst.kind(body) == "UnresolvedWith":
             withs.append(body)
             body = body.child()
         if catalyst.kind(body) != "Distinct":
             return None
-        if any(self._mentions(each._2(), name) for node in withs for each in catalyst.sequence(node.cteRelations())):
+        common_tables = [table for node in withs for table in catalyst.sequence(node.cteRelations())]
+        if any(self._mentions(table._2(), name) for table in common_tables):
             raise QueryError(
                 f"recursion {name}: the WITH that its definition begins with reads {name}, and so may each branch of "
                 f"the UNION below. Move that WITH into the branch that reads {name}."
@@ -140,10 +145,15 @@ class _Unions:
         recursive = [self._mentions(branch, name) for branch in branches]
         if all(recursive):
             return None
-        pairs = [*zip(branches, recursive, strict=True)]
-        anchors, terms = (tuple(branch for branch, recurs in pairs if recurs is which) for which in (False, True))
         limit = catalyst.option(relation._3())
-        return _Recursion(name, columns, None if limit is None else int(limit), tuple(withs), anchors, terms)
+        return _Recursion(
+            name=name,
+            columns=columns,
+            limit=None if limit is None else int(limit),
+            withs=tuple(withs),
+            anchors=tuple(branch for branch, recurs in zip(branches, recursive, strict=True) if not recurs),
+            terms=tuple(branch for branch, recurs in zip(branches, recursive, strict=True) if recurs),
+        )
 
     def _branches(self, node: J) -> list[J]:
         """Return the branches of unions below a UNION, which drops duplicates of all of them."""
@@ -154,7 +164,7 @@ class _Unions:
         return [branch for child in catalyst.sequence(node.children()) for branch in self._branches(child)]
 
     def _mentions(self, plan: J, name: str) -> bool:
-        return name.lower() in tables(plan, self._case_sensitive)
+        return name.lower() in find_tables(plan, case_sensitive=self._case_sensitive)
 
     def _answer(self, recursion: _Recursion, around: _Around) -> J:
         """Return the relation with the fixpoint as its definition."""
@@ -170,17 +180,17 @@ class _Unions:
     def _frame(self, recursion: _Recursion, branches: Sequence[J], around: _Around) -> DataFrame:
         """Return the rows of some branches of a recursion."""
         for node in recursion.withs:
-            around = self._enter(catalyst.sequence(node.cteRelations()), bool(node.allowRecursion()), around)
+            around = self._enter(node, around)
         plans = [self.rewrite(branch, around) for branch in branches]
         plan = plans[0]
         if len(plans) > 1:
-            plan = self._logical.Union(catalyst.vector(self._spark, plans), False, False)
+            plan = self._logical.Union(catalyst.vector(self._spark, plans), BY_NAME, ALLOW_MISSING)
         for common in reversed(around.withs):
             plan = self._with(plan, common) if common.relations else plan
-        if hidden := around.looping.intersection(tables(plan, self._case_sensitive)):
-            around_it = min(hidden)
+        if hidden := around.looping.intersection(find_tables(plan, case_sensitive=self._case_sensitive)):
+            outer = min(hidden)
             raise QueryError(
-                f"recursion {recursion.name}: it reads {around_it} within the UNION ALL of {around_it}, which Spark "
+                f"recursion {recursion.name}: it reads {outer} within the UNION ALL of {outer}, which Spark "
                 f"evaluates by itself. Move {recursion.name} out of that UNION ALL, or write UNION there, too."
             )
         try:

@@ -14,11 +14,15 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.monoids.family import infer_monoid
 from deltafold.algebra.plan import Aggregate, Call, Column, Item, Plan, Project, Reference, Scalar
-from deltafold.language.determinism.orderability import is_orderable, orderable_equivalent
-from deltafold.language.determinism.row_order import COLLECTIONS
-from deltafold.language.determinism.tied_extremes import EXTREMES_BY
+from deltafold.algebra.traversal import pass_columns
+from deltafold.language.determinism.order_sensitive_aggregates import (
+    COLLECTIONS,
+    EXTREMES_BY,
+    is_orderable,
+    orderable_equivalent,
+)
 from deltafold.language.inner_plans import has_subquery
-from deltafold.language.monoids.calls import FoldedCall, find_fold
+from deltafold.language.monoids import FoldedCall, find_fold
 from deltafold.language.names import Names, type_text
 from deltafold.language.translation.scalars import Scalars
 from deltafold.spark import catalyst
@@ -39,7 +43,10 @@ class Aggregates:
     def __init__(
         self, spark: SparkSession, names: Names, scalars: Scalars, monoids: Mapping[str, DeclaredMonoid]
     ) -> None:
-        self._spark, self._names, self._scalars, self._monoids = spark, names, scalars, monoids
+        self._spark = spark
+        self._names = names
+        self._scalars = scalars
+        self._monoids = monoids
         self._mode = "ansi" if spark.conf.get("spark.sql.ansi.enabled") == "true" else "legacy"
 
     def translate(self, node: J, child: Plan, join_subqueries: JoinSubqueries) -> Plan:
@@ -52,16 +59,12 @@ class Aggregates:
         columns = [self._names.column(node.toAttribute()) for node in outputs]
         answers = [self._without_calls(node, calls, below) for node in outputs]
         needed = dict.fromkeys([*keys, *(c for call in calls.values() for c in call.arguments)])
-        given = {item.column.name: item for item in below}
-        inputs = tuple(given.get(column.name, Item(column, Reference(column))) for column in needed)
+        computed = {item.column.name: item for item in below}
+        inputs = tuple(computed.get(item.column.name, item) for item in pass_columns(needed))
         grouped = Aggregate(Project(child, inputs) if below else child, keys, tuple(calls.values()))
         joined, answers = join_subqueries(grouped, answers)
         above = [Item(column, self._scalars.scalar(e)) for column, e in zip(columns, answers, strict=True)]
-        if tuple(item.scalar for item in above) == tuple(Reference(column) for column in grouped.columns) and all(
-            item.scalar == Reference(item.column) for item in above
-        ):
-            return grouped
-        return Project(joined, tuple(above))
+        return grouped if tuple(above) == pass_columns(grouped.columns) else Project(joined, tuple(above))
 
     def _join_arguments(self, child: Plan, outputs: list[J], join_subqueries: JoinSubqueries) -> tuple[Plan, list[J]]:
         """Join the subqueries within aggregates, whose values the rows below need."""
@@ -70,10 +73,10 @@ class Aggregates:
             nonlocal child
             if catalyst.kind(node) != "AggregateExpression" or not has_subquery(self._spark, node):
                 return None
-            child, (found,) = join_subqueries(child, [node])
-            return found
+            child, (aggregate,) = join_subqueries(child, [node])
+            return aggregate
 
-        outputs = [catalyst.rewrite(self._spark, each, replace) for each in outputs]
+        outputs = [catalyst.rewrite(self._spark, output, replace) for output in outputs]
         return child, outputs
 
     def _key(self, expression: J, below: list[Item]) -> Column:
@@ -112,7 +115,8 @@ class Aggregates:
 
     def _call(self, node: J, below: list[Item], column: Column | None) -> Call:
         function = node.aggregateFunction()
-        name, condition = catalyst.kind(function), catalyst.option(node.filter())
+        name = catalyst.kind(function)
+        condition = catalyst.option(node.filter())
         buffers, answer = self._answer(function)
         text = self._scalars.text(node)
         mode = self._overflow_mode(function)
@@ -120,25 +124,27 @@ class Aggregates:
         types = tuple(type_text(e.dataType()) for e in expressions)
         if condition is not None and expressions and infer_monoid(name.lower(), types, mode, len(buffers)) is not None:
             # an aggregate that merges ignores NULL, so FILTER becomes a NULL argument (the last, which orders max_by)
-            expressions[-1], condition = self._null_unless(condition, expressions[-1]), None
-        arguments = tuple(self._compute_column(without_direction(e), f"{name.lower()}_of", below) for e in expressions)
+            expressions[-1] = self._null_unless(condition, expressions[-1])
+            condition = None
+        arguments = tuple(self._compute_column(_without_direction(e), f"{name.lower()}_of", below) for e in expressions)
         self._forbid_order_sensitive(name, text, expressions, types)
         column = column or self._names.expression(function, name)
         distinct = bool(node.isDistinct()) and name not in ("Min", "Max")
         test = None if condition is None else self._compute_column(condition, "filter", below)
-        handle = self._handle(node, expressions, arguments, distinct, test)
+        handle = self._handle(node, expressions, arguments, test, distinct=distinct)
         read = arguments if test is None else (*arguments, test)
         return Call(column, name.lower(), read, text, buffers, answer, distinct, mode, handle)
 
     def _fold(self, fold: FoldedCall, below: list[Item], column: Column | None) -> Call:
         """Return the call of a declared monoid, whose one buffer is the merged value."""
-        monoid, condition = fold.monoid, catalyst.option(fold.collected.filter())
+        monoid = fold.monoid
+        condition = catalyst.option(fold.collected.filter())
         value = fold.collected.aggregateFunction().child()
         if condition is not None:
             value = self._null_unless(condition, value)
         argument = self._compute_column(value, f"{monoid.name}_of", below)
         distinct = bool(fold.collected.isDistinct())
-        collected = self._handle(fold.collected, [value], (argument,), distinct, None)
+        collected = self._handle(fold.collected, [value], (argument,), None, distinct=distinct)
         column = column or self._names.expression(fold.value, monoid.name)
         buffer = self._names.expression(fold.value, f"{monoid.name}_buffer")
         return Call(
@@ -158,7 +164,7 @@ class Aggregates:
             self._scalars.forbid(text, because, "take to_json of the value, which can be ordered")
 
     def _handle(
-        self, node: J, expressions: list[J], arguments: tuple[Column, ...], distinct: bool, test: Column | None
+        self, node: J, expressions: list[J], arguments: tuple[Column, ...], test: Column | None, *, distinct: bool
     ) -> J:
         """Return Spark's aggregate over the argument columns; constant arguments stay constants."""
         children = [
@@ -210,6 +216,6 @@ class Aggregates:
         return buffers, self._scalars.scalar(function.evaluateExpression())
 
 
-def without_direction(expression: J) -> J:
+def _without_direction(expression: J) -> J:
     """Return the value of an argument: the order of a listagg is an expression with a direction."""
     return expression.child() if catalyst.kind(expression) == "SortOrder" else expression

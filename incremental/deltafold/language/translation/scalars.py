@@ -55,7 +55,7 @@ class Scalars:
     def operator_text(self, expression: J) -> str:
         """Return the text of an expression within an operator of Spark's; its row-wise parts are checked."""
         renamed = self._rename(expression)
-        for part in rowwise_parts(renamed):
+        for part in _rowwise_parts(renamed):
             self._check(part)
         return self._text_of(renamed)
 
@@ -78,20 +78,21 @@ class Scalars:
 
     def _check(self, expression: J) -> None:
         """Collect the reason against the first part of an expression whose value is not a function of the row."""
-        if (found := find_undetermined(expression)) is not None:
-            node, because, instead = found
+        if (undetermined := find_undetermined(expression)) is not None:
+            node, because, instead = undetermined
             self.forbid(self._text_of(node), because, instead)
 
     def _text_of(self, expression: J) -> str:
         """Return the deterministic text of an expression: Spark's SQL, and the details that it omits."""
         text = re.sub(r"\b(\w+)\.`?(\w+)`?(?=#)", r"\2", str(expression.sql()))
-        details, seen = "", Counter[str]()
+        details = ""
+        seen = Counter[str]()
         for node in catalyst.subexpressions(expression):
             kind = catalyst.kind(node)
             if kind in PYTHON_EXPRESSIONS:
                 details += f" ~ python {node.name()} {function_digest(node)}"
             elif kind == "AttributeReference" and "#" in text:
-                text = without_number(text, str(node.toString()), str(node.name()))
+                text = _without_number(text, str(node.toString()), str(node.name()))
             seen[kind] += 1
             details += self._details.of(node, kind, seen[kind], typed=node is expression)
         if "namedlambdavariable" in text + details:
@@ -103,8 +104,8 @@ class Scalars:
         self.forbidden.append(Refusal(text, because, instead))
 
 
-def without_number(text: str, numbered: str, name: str) -> str:
-    """Replace a column as Spark's SQL of Pandas aggregates has it, `v#16`, whose number is another one each time."""
+def _without_number(text: str, numbered: str, name: str) -> str:
+    """Remove the number from a column in Spark's SQL of Pandas aggregates, `v#16`: it differs from run to run."""
     return re.sub(rf"(?<!\w){re.escape(numbered)}(?!\d)", lambda _: name, text)
 
 
@@ -112,7 +113,7 @@ def find_undetermined(expression: J) -> tuple[J, str, str] | None:
     """Return the first part of an expression whose value is not a function of the row, the reason, and the fix."""
     for node in catalyst.subexpressions(expression):
         name = catalyst.kind(node)
-        if name in CLOCK_EXPRESSIONS or (name == "Cast" and casts_clock(node)):
+        if name in CLOCK_EXPRESSIONS or (name == "Cast" and _casts_clock(node)):
             return node, "its value changes with the clock", "pass the date as a column or a literal"
         if name in SESSION:
             return node, "its value depends on who runs the query, and where", "write it as a literal"
@@ -124,7 +125,7 @@ def find_undetermined(expression: J) -> tuple[J, str, str] | None:
     return None
 
 
-def rowwise_parts(expression: J) -> Iterable[J]:
+def _rowwise_parts(expression: J) -> Iterable[J]:
     """Return the parts of an expression that are evaluated per row: of windows and aggregates, their arguments."""
     match catalyst.kind(expression):
         case "WindowExpression":
@@ -134,12 +135,17 @@ def rowwise_parts(expression: J) -> Iterable[J]:
             parts += [] if (condition := catalyst.option(expression.filter())) is None else [condition]
         case _:
             return [expression]
-    return [each for part in parts for each in rowwise_parts(part)]
+    return [inner for part in parts for inner in _rowwise_parts(part)]
 
 
-def casts_clock(cast: J) -> bool:
+def _casts_clock(cast: J) -> bool:
     """Return whether a text that stands for the clock ('now', 'today') is cast to a date or timestamp."""
     if type_text(cast.dataType()).lower() not in ("date", "timestamp", "timestamp_ntz"):
         return False
     text = cast.child()
     return catalyst.kind(text) == "Literal" and str(text.value()).strip().lower() in CLOCK_WORDS
+
+
+def without_alias(named: J) -> J:
+    """Return the value of a named expression."""
+    return named.child() if catalyst.kind(named) == "Alias" else named

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.plan import Plan
 from deltafold.algebra.traversal import source_names
-from deltafold.language.determinism.orderability import is_orderable
+from deltafold.language.determinism.order_sensitive_aggregates import is_orderable
 from deltafold.language.inner_plans import has_subquery, inner_plans
 from deltafold.language.normalise import TRANSPARENT, normal_form
-from deltafold.language.translation.shapes import without_alias
+from deltafold.language.translation.scalars import without_alias
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
@@ -52,7 +52,8 @@ def sort_by_rows(spark: SparkSession, node: J) -> J:
     if catalyst.kind(node) != "Sort" or len(orders := _row_dependent_orders(node)) == node.order().size():
         return node
     sort = catalyst.catalyst(spark).plans.logical.Sort
-    return sort(catalyst.vector(spark, orders), True, node.child(), node.hint())
+    all_rows = True
+    return sort(catalyst.vector(spark, orders), all_rows, node.child(), node.hint())
 
 
 def _row_dependent_orders(sort: J) -> list[J]:

@@ -3,7 +3,7 @@
 | Catalyst | algebra |
 | --- | --- |
 | LogicalRDD of a declared source | SourceRead |
-| UnionLoop, and LogicalRDD of a recorded loop | Loop (loops/translation.py) |
+| UnionLoop, and LogicalRDD of a recorded loop | Loop (loops/recording.py) |
 | Project, Filter, Generate, Expand, Union | the same |
 | Join (inner, outer, semi, anti, existence) | Join with the equalities of its condition as keys |
 | Aggregate | Project, Aggregate, Project (aggregates.py) |
@@ -37,19 +37,15 @@ from deltafold.algebra.plan import (
     UnsupportedReason,
     Values,
 )
-from deltafold.algebra.traversal import pass_columns, project
-from deltafold.language.determinism.limits import limit_stack
+from deltafold.algebra.traversal import column_names, pass_columns, project
 from deltafold.language.inner_plans import inner_plans
-from deltafold.language.loops.recording import RecordedLoops
-from deltafold.language.loops.translation import LoopTranslation
+from deltafold.language.loops.recording import LoopTranslation, RecordedLoops
 from deltafold.language.names import Names, renumber
 from deltafold.language.normalise import TRANSPARENT, normal_form
 from deltafold.language.translation.aggregates import Aggregates
-from deltafold.language.translation.groupwise import group_function_op, limit_op, window_op
-from deltafold.language.translation.scalars import Scalars
-from deltafold.language.translation.shapes import is_session, without_alias
+from deltafold.language.translation.groupwise import group_function_op, limit_op, limit_stack, window_op
+from deltafold.language.translation.scalars import Scalars, without_alias
 from deltafold.language.translation.subqueries import one_row, row_dependent_plans
-from deltafold.language.translation.used_columns import used_attributes
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
@@ -57,16 +53,12 @@ JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
+# operators that read no column but those of their expressions
+READS_EXPRESSIONS = {
+    "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",
+    "Offset", "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
+}  # fmt: skip
 WITH_SUBQUERIES = {"Project", "Filter", "Aggregate", "Join"}  # whose scalar subqueries become joins
-
-
-def keeps_order(project: J, named: Sequence[J]) -> bool:
-    """Return whether a projection only leaves columns out, as Catalyst puts them where a column is not needed."""
-    if any(catalyst.kind(each) != "AttributeReference" for each in named):
-        return False
-    places = [a.exprId().id() for a in catalyst.sequence(project.child().output())]
-    kept = [places.index(each.exprId().id()) for each in named]
-    return kept == sorted(set(kept))
 
 
 class Translation:
@@ -74,7 +66,7 @@ class Translation:
 
     orders: that in which the columns of a source are read, whatever their order in its schema; nothing in the algebra
     but the numbers in names depends on it, as what goes by position is put in Spark's order (`_order_columns`).
-    types: those that columns of a source are said to have, in place of their own.
+    types: of columns of a source, in place of the types in its schema.
     """
 
     def __init__(
@@ -89,7 +81,10 @@ class Translation:
     ) -> None:
         self.names = Names(spark, names)
         self.scalars = Scalars(spark, self.names)
-        self._spark, self._relations, self._orders, self._types = spark, relations, orders or {}, types or {}
+        self._spark = spark
+        self._relations = relations
+        self._orders = orders or {}
+        self._types = types or {}
         self._aggregates = Aggregates(spark, self.names, self.scalars, monoids or {})
         self._used: set[int] = set()
         recorded = recorded or RecordedLoops()
@@ -114,12 +109,12 @@ class Translation:
 
     def translate_query(self, node: J) -> Plan:
         """Return the plan of a query or subquery; its sources have only the columns that it uses."""
-        self._used |= used_attributes(node)
+        self._used |= _used_attributes(node)
         return self.plan(node)
 
     def _translate_ordered(self, node: J) -> Plan:
         """Return the plan of a query of its own, with its columns in the order of Spark's output."""
-        self._used |= used_attributes(node)
+        self._used |= _used_attributes(node)
         return self._order_columns(node)
 
     def plan(self, node: J) -> Plan:
@@ -140,10 +135,10 @@ class Translation:
             return self.loops.relation(node)
         # unused columns get no name, so that a new column of the source changes neither names nor fingerprint
         output = {str(a.name()): a for a in catalyst.sequence(node.output()) if a.exprId().id() in self._used}
-        said = self._types.get(source, {})
-        self.names.types |= {a.exprId().id(): said[name] for name, a in output.items() if name in said}
-        known = {name: number for number, name in enumerate(self._orders.get(source, ()))}
-        ordered = sorted(output, key=lambda name: known.get(name, len(known)))
+        types = self._types.get(source, {})
+        self.names.types |= {a.exprId().id(): types[name] for name, a in output.items() if name in types}
+        positions = {name: position for position, name in enumerate(self._orders.get(source, ()))}
+        ordered = sorted(output, key=lambda name: positions.get(name, len(positions)))
         return SourceRead(source, tuple((name, self.names.column(output[name])) for name in ordered))
 
     def _translate_values(self, node: J) -> Plan:
@@ -164,9 +159,9 @@ class Translation:
     def _translate_project(self, node: J) -> Plan:
         child = self.plan(node.child())
         named = catalyst.sequence(node.projectList())
-        if self._orders and keeps_order(node, named):
-            places = {column: place for place, column in enumerate(child.columns)}
-            named = sorted(named, key=lambda each: places.get(self.names.column(each), len(places)))
+        if self._orders and _keeps_order(node, named):
+            positions = {column: position for position, column in enumerate(child.columns)}
+            named = sorted(named, key=lambda attribute: positions.get(self.names.column(attribute), len(positions)))
         child, expressions = self._join_subqueries(child, [without_alias(n) for n in named])
         scalars = [self.scalars.scalar(e) for e in expressions]
         pairs = zip(named, scalars, strict=True)
@@ -204,7 +199,7 @@ class Translation:
     def _translate_aggregate(self, node: J) -> Plan:
         calls = [part for e in catalyst.sequence(node.expressions()) for part in catalyst.subexpressions(e)]
         keys = catalyst.sequence(node.groupingExpressions())
-        keys_of_rows = [key for key in keys if not is_session(key)]
+        keys_of_rows = [key for key in keys if not _is_session(key)]
         if len(keys_of_rows) < len(keys) or any(catalyst.kind(part) == "PythonUDAF" for part in calls):
             return self._recompute_groups(node, keys_of_rows, node.aggregateExpressions())
         return self._aggregates.translate(node, self.plan(node.child()), self._join_subqueries)
@@ -219,7 +214,8 @@ class Translation:
         return group_function_op(node, child, keys, computed, self.names, self.scalars)
 
     def _translate_join(self, node: J) -> Plan:
-        left, right = self.plan(node.left()), self.plan(node.right())
+        own = left = self.plan(node.left())
+        right = self.plan(node.right())
         join_type = node.joinType()
         exists = None
         if catalyst.kind(join_type) == "ExistenceJoin":
@@ -228,7 +224,7 @@ class Translation:
             kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
         if kind is None:
             return self._refuse(node, "join type", str(join_type.sql()))
-        condition, own = catalyst.option(node.condition()), left
+        condition = catalyst.option(node.condition())
         if condition is not None:
             left, (condition,) = self._join_subqueries(left, [condition])
         scalar = None if condition is None else self.scalars.scalar(condition)
@@ -243,7 +239,8 @@ class Translation:
         if kind not in ("EqualTo", "EqualNullSafe"):
             return []
         one, other = (self.scalars.scalar(side) for side in catalyst.sequence(condition.children()))
-        lefts, rights = ({c.name for c in plan.columns} for plan in (left, right))
+        lefts = column_names(left)
+        rights = column_names(right)
         for here, there in ((one, other), (other, one)):
             if here.columns and there.columns and here.columns <= lefts and there.columns <= rights:
                 return [(here, there, kind == "EqualNullSafe")]
@@ -254,8 +251,8 @@ class Translation:
 
     def _translate_limit(self, node: J) -> Plan:
         stack = limit_stack(node)
-        for each in stack:
-            if inner := row_dependent_plans(self._spark, each):
+        for part in stack:
+            if inner := row_dependent_plans(self._spark, part):
                 return self._refuse(node, "subquery in a limit", inner=inner)
         child = self.plan(stack[-1].child())
         return limit_op(self._spark, node, stack, child, self.names, self.scalars)
@@ -284,10 +281,39 @@ class Translation:
             if catalyst.kind(node) != "ScalarSubquery":
                 return None
             normal = one_row(self._spark, normal_form(self._spark, node.plan()))
-            self._used |= used_attributes(normal)
+            self._used |= _used_attributes(normal)
             value = self.names.column(catalyst.sequence(normal.output())[0])
             joined = Join(joined, self._order_columns(normal), "inner", None)
             return self.names.attribute(value)
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]
         return joined, replaced
+
+
+def _used_attributes(root: J) -> set[int]:
+    """Return the identities of all attributes that some operator of a plan reads, or that its result has."""
+    used = {a.exprId().id() for a in catalyst.sequence(root.output())}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        used |= {a.exprId().id() for a in catalyst.sequence(node.references().toSeq())}
+        children = catalyst.sequence(node.children())
+        if catalyst.kind(node) not in READS_EXPRESSIONS:
+            # it reads by position, or is unknown: it may read any column of its inputs
+            used |= {a.exprId().id() for child in children for a in catalyst.sequence(child.output())}
+        pending += children
+    return used
+
+
+def _keeps_order(project: J, named: Sequence[J]) -> bool:
+    """Return whether a projection only leaves columns out, as Catalyst puts them where a column is not needed."""
+    if any(catalyst.kind(expression) != "AttributeReference" for expression in named):
+        return False
+    below = [attribute.exprId().id() for attribute in catalyst.sequence(project.child().output())]
+    positions = [below.index(attribute.exprId().id()) for attribute in named]
+    return positions == sorted(set(positions))
+
+
+def _is_session(key: J) -> bool:
+    """Return whether a grouping key is a session, whose rows depend on the rows between them."""
+    return catalyst.kind(key) == "AttributeReference" and bool(key.metadata().contains("spark.sessionWindow"))
