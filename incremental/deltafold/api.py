@@ -67,11 +67,13 @@ class Warehouse:
     def __init__(
         self, spark: SparkSession, root: str | Place, tuning: Tuning | None = None, lake: Lake | None = None
     ) -> None:
-        self.spark, self.root = spark, locate_root(root)
+        self.spark = spark
+        self.root = locate_root(root)
         check_arguments(spark, self.root)
         if tuning is not None and not isinstance(cast(object, tuning), Tuning):
             raise UsageError(f"tuning: {tuning!r} is not valid. Give a Tuning, such as Tuning(buckets=16).")
-        self.tuning, self.lake = tuning or Tuning(), lake or DELTA
+        self.tuning = tuning or Tuning()
+        self.lake = lake or DELTA
         if self.lake is DELTA and isinstance(self.root, Path):
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(

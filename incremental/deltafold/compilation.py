@@ -168,7 +168,8 @@ class Compilation:
         """Return whether both have the same query; a Python function may return another one at each call."""
         if self.analysis.has_plans_of(other.analysis):
             return True
-        mine, its = self.query, other.query
+        mine = self.query
+        its = other.query
         named = [name for _, name in mine.outputs] == [name for _, name in its.outputs]
         return named and (mine.fingerprint, mine.ordering) == (its.fingerprint, its.ordering)
 
@@ -198,7 +199,9 @@ class Compilation:
                 for s in program.stages
             )
         columns = tuple((column.name, column.type) for column in self.columns)
-        mode, sources, text = chosen.strategy.mode, chosen.strategy.sources, self.explain(chosen)
+        mode = chosen.strategy.mode
+        sources = chosen.strategy.sources
+        text = self.explain(chosen)
         key = self.partition_key or ""
         return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
 
@@ -244,7 +247,8 @@ class Compilation:
     @cached_property
     def mode_policy(self) -> ModePolicy:
         """The modes in which the view may be maintained under its policy; raises RefusedError."""
-        program, recomputable = self._program, not refuse_answer_table(self.query.outputs)
+        program = self._program
+        recomputable = not refuse_answer_table(self.query.outputs)
         if isinstance(program, RefusedError):
             # if two runs of the batch query differ, recomputing cannot help
             if not self.query.determined or self.policy == "incremental":

@@ -81,7 +81,8 @@ class SourceLookup:
     """The sources of one view, each looked up when its compilation needs it, and cached."""
 
     def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
-        self._catalog, self._resolver = catalog, resolver
+        self._catalog = catalog
+        self._resolver = resolver
         self._schemas: dict[str, StructType | None] = {}
 
     @property
@@ -178,8 +179,12 @@ class ResolvedView:
     @cached_property
     def compilation(self) -> Compilation:
         """The compiled query; each stage runs when it is first needed."""
-        view, spark, compiled = self.view, self.view.warehouse.spark, self.view.compiled
-        latest, lookup, now = compiled.latest, compiled.lookup, self.resolver.settings(spark)
+        view = self.view
+        spark = self.view.warehouse.spark
+        compiled = self.view.compiled
+        latest = compiled.latest
+        lookup = compiled.lookup
+        now = self.resolver.settings(spark)
         if lookup is None or (latest is not None and not (latest.fits(now) and lookup.is_current(self.resolver))):
             latest = None
         if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
@@ -197,7 +202,8 @@ class ResolvedView:
         made = Compilation(spark, view.name, view.query, *options)
         if latest is not None and latest.has_query_of(made):
             return latest
-        compiled.latest, compiled.lookup = made, found
+        compiled.latest = made
+        compiled.lookup = found
         return made
 
     def is_of(self, recipe: Recipe) -> bool:
@@ -209,7 +215,8 @@ class ResolvedView:
 
     def quarantined(self) -> dict[str, int]:
         """Return the rows in quarantine of each source that the query may read; compiles nothing."""
-        catalog, latest = self.view.catalog, self.view.compiled.latest
+        catalog = self.view.catalog
+        latest = self.view.compiled.latest
         named = find_mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
         return catalog.declared.quarantined(named.among(catalog.names))
 
@@ -253,7 +260,8 @@ class ResolvedView:
         """Predict the mode of the next refresh, with the views below at their current versions."""
         finished = {name: LastAnswer(each.view.store) for name, each in self.views.items()}
         answers = {name: each.table for name, each in finished.items() if each.exists}
-        read, journal = self.compilation.query.sources, self.view.store.journal
+        read = self.compilation.query.sources
+        journal = self.view.store.journal
         return predict_choice(
             self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning
         )
@@ -287,7 +295,9 @@ class ResolvedView:
 
     def measured_points(self, entry: Entry) -> MeasuredPoints:
         """Return the stored answers of the loops that the query calls, as an epoch left them."""
-        store, generation, after = self.view.store, entry.intent.generation, entry.after or {}
+        store = self.view.store
+        generation = entry.intent.generation
+        after = entry.after or {}
         called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
         there = [(number, name, version) for number, name, version in called if version is not None]
         tables = {number: store.table(generation, name).scan(version) for number, name, version in there}

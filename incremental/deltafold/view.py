@@ -178,7 +178,8 @@ class View:
         entry, rows = self._last_answer.read_consistently()
         intent = entry.intent
         resolved.inputs.check({name: pin for name, pin in intent.sources.items() if name not in resolved.views})
-        sample, versions = resolved.compilation.sample(share, intent.epoch), base_versions(intent.sources)
+        sample = resolved.compilation.sample(share, intent.epoch)
+        versions = base_versions(intent.sources)
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
         places = {where: f"source {name} (version {versions[name]})" for name, where in resolved.inputs.places.items()}

@@ -141,7 +141,8 @@ class Aligner:
         return self.equality.expressions(one, other, names)
 
     def _states(self, one: StateRead, other: StateRead) -> Alignment | None:
-        (state, own), (other_state, other_own) = self.state_columns(one), self.state_columns(other)
+        (state, own) = self.state_columns(one)
+        (other_state, other_own) = self.state_columns(other)
         if state != other_state:
             return None
         shown = dict(zip(other_own, other.columns, strict=True))
@@ -164,7 +165,8 @@ class Aligner:
         return {column.name: other.columns[position] for column, position in alike if position is not None}
 
     def _joins(self, one: Join, other: Join) -> Alignment | None:
-        left, right = self.align(one.left, other.left), self.align(one.right, other.right)
+        left = self.align(one.left, other.left)
+        right = self.align(one.right, other.right)
         if left is None or right is None or not self.same(one.condition, other.condition, {**left, **right}):
             return None
         found = dict(left) if one.kind in ("semi", "anti", "existence") else {**left, **right}

@@ -119,7 +119,8 @@ def _print(value: Any, states: Mapping[str, str] | None) -> str:
             inside = [_print(each, states) for each in cast("tuple[Any, ...]", value)]
             return f"({', '.join(inside)}{',' if states is None and len(inside) == 1 else ''})"
         case Given() if states is None:  # of the loop around it, whatever it is called
-            name, fields = "Values", {"columns": value.columns, "text": LAST_ROUND}
+            name = "Values"
+            fields = {"columns": value.columns, "text": LAST_ROUND}
         case GroupwiseOp() | Loop() | Unsupported() | Group() | Monoid() | Recomputed():
             name, fields = _renamed_fields(value)
         case _ if type(value) in PRINTED:

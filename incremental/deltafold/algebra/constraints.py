@@ -151,7 +151,8 @@ def find_reference(
         return None
     equated: dict[SourceRead, set[tuple[str, str]]] = {}
     for one, two in equalities:
-        left, right = trace_to_source(plan, one), trace_to_source(other, two)
+        left = trace_to_source(plan, one)
+        right = trace_to_source(other, two)
         if left is not None and right is not None:
             equated.setdefault(left[0], set()).add((left[1], right[1]))
     for fact in facts:

@@ -102,14 +102,14 @@ class RefusedError(DeltafoldError):
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
         super().__init__("\n".join(str(refusal) for refusal in refusals))
         self.refusals = refusals
-        self.node, self.because, self.instead = refusals[0].node, refusals[0].because, refusals[0].instead
+        self.node = refusals[0].node
+        self.because = refusals[0].because
+        self.instead = refusals[0].instead
 
 
-_SPARK, _DELTA, _DAGSTER = (
-    ("local", "runs the queries"),
-    ("local", "has Delta Lake"),
-    ("dagster", "has Dagster's assets"),
-)
+_SPARK = ("local", "runs the queries")
+_DELTA = ("local", "has Delta Lake")
+_DAGSTER = ("dagster", "has Dagster's assets")
 EXTRAS = {
     "pyspark": _SPARK,
     "py4j": _SPARK,

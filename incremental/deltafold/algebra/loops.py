@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from deltafold.algebra.plan import Call, Column, Given, Keep, LoopKind, LoopTraits, Plan, Tolerance, Union, traits_of
 from deltafold.algebra.traversal import walk
 
-LEVEL, ACCEPTED = "__level", "__accepted"
+LEVEL = "__level"
+ACCEPTED = "__accepted"
 CITED_RESIDUALS = 5  # residuals in a message
 ROUNDING = 1.01  # how much less than its declared contraction a step may shrink a residual, because of rounding
 
@@ -48,7 +49,8 @@ class SideInput:
     plan: Plan
 
 
-STEP, POSITION = Column("__step", "int"), Column("__number", "int")
+STEP = Column("__step", "int")
+POSITION = Column("__number", "int")
 """The step whose center a row of k-means is, and the number of its cluster, which is the same in all steps."""
 
 

@@ -103,7 +103,8 @@ def flatten_joins(plan: Plan) -> Product:
     """Return the product of a tree of inner joins, through filters and projections that only drop columns."""
     match plan:
         case Join(kind="inner", left=left, right=right):
-            one, other = flatten_joins(left), flatten_joins(right)
+            one = flatten_joins(left)
+            other = flatten_joins(right)
             conditions = one.conditions + other.conditions + plan.conjuncts
             equalities = tuple((left, right) for left, right, null_safe in plan.keys if not null_safe)
             return Product(one.inputs + other.inputs, conditions, one.equalities + other.equalities + equalities)
@@ -124,7 +125,8 @@ def _between(equalities: Sequence[EqualKeys], known: frozenset[str], own: frozen
 
 def rank_inputs(count: int, earlier: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the rank of each input in an order that respects as many of the pairs (earlier, later) as possible."""
-    remaining, order = list(range(count)), list[int]()
+    remaining = list(range(count))
+    order = list[int]()
     while remaining:
         free = [p for p in remaining if not any(one in remaining for one, other in earlier if other == p and one != p)]
         order.append((free or remaining)[0])

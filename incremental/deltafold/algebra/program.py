@@ -18,7 +18,9 @@ from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Recom
 from deltafold.algebra.plan import Call, Column, Item, Plan
 from deltafold.algebra.traversal import source_names
 
-BUCKET, ROWS, WEIGHT = "__bucket", "__rows", "__weight"
+BUCKET = "__bucket"
+ROWS = "__rows"
+WEIGHT = "__weight"
 RESERVED = "__"
 
 

@@ -15,7 +15,9 @@ from graphlib import CycleError, TopologicalSorter
 
 from deltafold.algebra.results.report import Json
 
-LONGEST_LINE, MOST_LINES, MOST_NAMES = 240, 400, 4000
+LONGEST_LINE = 240
+MOST_LINES = 400
+MOST_NAMES = 4000
 MOST_SHOWN = 20  # lines of the plan in a message
 UNRECORDED = "the change is in what the record of a plan leaves out: the limit of a loop, or a part that is too long"
 SOURCE_LINE = re.compile(r"\s*source (\w+) \((.*)[)…]")  # of a plan: the columns read, cut by earlier releases alone

@@ -9,7 +9,9 @@ STORED_TYPES = {
     "binary", "date", "timestamp", "timestamp_ntz", "variant", "array", "map", "struct",
 }  # fmt: skip
 QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'")
-LENGTH, COMMENT, FIELD = re.compile(r"\([^)]*\)"), re.compile(r" comment x"), re.compile(r"(?<=[<,])[^<>,:]*:")
+LENGTH = re.compile(r"\([^)]*\)")
+COMMENT = re.compile(r" comment x")
+FIELD = re.compile(r"(?<=[<,])[^<>,:]*:")
 
 
 def quoted(name: str) -> str:
@@ -50,9 +52,11 @@ NAME_PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 def table_name_parts(name: str) -> tuple[str, ...] | None:
     """Return the parts of a name without their backquotes; None if it is not a name."""
-    found, start = list[str](), 0
+    found = list[str]()
+    start = 0
     while part := NAME_PART.match(name, start):
-        text, start = part[0], part.end()
+        text = part[0]
+        start = part.end()
         found.append(text[1:-1].replace("``", "`") if text[0] == "`" else text)
         if start == len(name):
             return tuple(found)

@@ -40,7 +40,9 @@ def estimate_cost(program: Program, volume: Volume, rates: CostRates) -> Estimat
 
 class _CostModel:
     def __init__(self, program: Program, volume: Volume, rates: CostRates) -> None:
-        self._program, self._volume, self._rates = program, volume, rates
+        self._program = program
+        self._volume = volume
+        self._rates = rates
         self._stages = {stage.name: stage for stage in program.stages}
         self._state_changes: dict[str, tuple[float, float]] = {}
         for stage in program.stages:  # a stage comes after those that it reads
@@ -71,7 +73,8 @@ class _CostModel:
     def _loop_change(self, loop: LoopState) -> tuple[float, float]:
         """Return the bytes of the change of a loop's inputs, and the bytes read for it and in the rounds."""
         found = [self._change(plan) for plan in loop.inputs]
-        change, read = sum(each for each, _ in found), sum(each for _, each in found)
+        change = sum(each for each, _ in found)
+        read = sum(each for _, each in found)
         if not change:
             return 0.0, 0.0
         if loop.clusters is not None:

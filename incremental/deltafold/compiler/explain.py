@@ -39,7 +39,8 @@ def explain_refusal(name: str, refusals: Sequence[Refusal], policy: str = "incre
 def explain_passes(draft: Draft) -> str:
     """Return the plan of a translated query, and the plan after each pass; a refused query ends at its refusal."""
     shown = draft_lines(draft)
-    lines, pending = ["translated:", *_indent(shown)], [each.__name__ for each in PASSES]
+    lines = ["translated:", *_indent(shown)]
+    pending = [each.__name__ for each in PASSES]
     try:
         for name, after in run_passes(draft):
             pending.remove(name)

@@ -110,7 +110,8 @@ def _stage_text(node: StateRead | Given | Loop) -> str:
 
 def _loop_text(loop: Loop) -> str:
     """Return what the answer of a loop is."""
-    keys, tolerance = ", ".join(column.name for column in loop.keys), loop.tolerance
+    keys = ", ".join(column.name for column in loop.keys)
+    tolerance = loop.tolerance
     match loop.kind:
         case "levels":
             return f"sum of its levels{', each row once in each but the first' if loop.distinct else ''}"

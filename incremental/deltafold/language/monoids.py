@@ -209,7 +209,8 @@ class _Pushing:
     """Rewrites plans of one session."""
 
     def __init__(self, spark: SparkSession, monoids: Mapping[str, DeclaredMonoid]) -> None:
-        self._spark, self._monoids = spark, monoids
+        self._spark = spark
+        self._monoids = monoids
         self._logical: J = catalyst.catalyst(spark).plans.logical
 
     def rewrite(self, node: J) -> J:
@@ -248,7 +249,8 @@ class _Pushing:
                 fold = find_fold(self._over(call, items), self._monoids)
                 if fold is None:
                     return None
-                data_type, identifier = fold.call.dataType(), catalyst.new_id(self._spark)
+                data_type = fold.call.dataType()
+                identifier = catalyst.new_id(self._spark)
                 target = catalyst.attribute(
                     self._spark, fold.monoid.name, data_type, nullable=True, identifier=identifier
                 )

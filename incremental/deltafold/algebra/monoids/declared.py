@@ -95,7 +95,8 @@ class DeclaredMonoid:
             template.fold_sql(f"CAST(collect_list(if({{w}} {sign} 0, {{x}}, NULL)) AS ARRAY<{template.of_type}>)")
             for sign in "><"
         )
-        merge, name = template.plus_sql("{t[m]}", "{u[m]}"), f"monoid {self.name}"
+        merge = template.plus_sql("{t[m]}", "{u[m]}")
+        name = f"monoid {self.name}"
         if self.inverse is None:
             kept = Component("m", self.type, added, merge, self.zero_sql)
             return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
@@ -132,7 +133,8 @@ class Law:
 
 def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
     """Return the laws that a declared monoid must obey."""
-    plus, zero = monoid.plus_sql, monoid.zero_sql
+    plus = monoid.plus_sql
+    zero = monoid.zero_sql
     neutral = "zero is not neutral", "plus of {u} and zero is {left}", "Correct zero or plus"
     found = [
         Law(plus("u", zero), "u", *neutral),
@@ -149,7 +151,8 @@ def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
         ),
     ]  # fmt: skip
     if monoid.inverse is not None:
-        fault, example = "inverse does not cancel", "plus of {u} and its inverse is {left}, not {right}"
+        fault = "inverse does not cancel"
+        example = "plus of {u} and its inverse is {left}, not {right}"
         instead = "Correct it, or remove it: deletions then recompute their groups"
         found.append(Law(plus("u", monoid.inverse_sql("u")), zero, fault, example, instead))
     return tuple(found)

@@ -136,7 +136,8 @@ def _integer_moments() -> Group:
     )
     wide = "CAST({} AS DECIMAL(38,0))"
     squares = "(CAST(CAST({qh} AS DECIMAL(19,0)) * 2147483648BD + CAST({ql} AS DECIMAL(19,0)) AS DECIMAL(38,0)))"
-    n, s = wide.format("{n}"), wide.format("{s}")
+    n = wide.format("{n}")
+    s = wide.format("{s}")
     scaled = f"CAST(try_subtract(try_multiply({n}, {squares}), try_multiply({s}, {s})) AS DOUBLE) / {{n}}"
     rounded = f"CAST({squares} AS DOUBLE) - CAST({{s}} AS DOUBLE) * CAST({{s}} AS DOUBLE) / {{n}}"
     m2 = f"if({{n}} = 0, 0D, greatest(0D, coalesce({scaled}, {rounded})))"

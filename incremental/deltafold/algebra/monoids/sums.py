@@ -127,9 +127,12 @@ def _sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
         return None
     if precision > 26:  # x * w must be exact: precision + 11 digits within 38
         return _sum_of_wide_decimals(min(38, precision + 10), WideSum(scale))
-    wide, stored = f"DECIMAL(38,{scale})", f"DECIMAL(37,{scale})"
+    wide = f"DECIMAL(38,{scale})"
+    stored = f"DECIMAL(37,{scale})"
     # a zero of the same type: beside the INT 0 Spark reserves ten digits before the point, and loses scale for them
-    zero, overflow, value = f"CAST(0 AS {stored})", _raise_overflow(stored), "{x} * CAST({w} AS DECIMAL(10,0))"
+    zero = f"CAST(0 AS {stored})"
+    overflow = _raise_overflow(stored)
+    value = "{x} * CAST({w} AS DECIMAL(10,0))"
     summed = f"if(count({value}) = 0, {zero}, coalesce(CAST(sum(CAST({value} AS {wide})) AS {stored}), {overflow}))"
     merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {overflow})"
     cast = "try_cast" if mode == "try" else "CAST"
@@ -163,7 +166,8 @@ OUT_OF_RANGE = (
 
 def _window_sql(i: int) -> str:
     """Return the signed content of window i (bits 32 i - 96 and up) of {x}; 0 if it is out of range or NULL."""
-    here, above = _power_of_two(LOWEST_BIT - 32 * i), _power_of_two(LOWEST_BIT - 32 * (i + 1))
+    here = _power_of_two(LOWEST_BIT - 32 * i)
+    above = _power_of_two(LOWEST_BIT - 32 * (i + 1))
     bits = f"CAST(rint({{x}} * {here}) - rint({{x}} * {above}) * 4294967296D AS BIGINT)"
     return f"if({{x}} IS NULL OR {OUT_OF_RANGE}, 0L, {bits})"
 
@@ -188,12 +192,15 @@ SUM_OF_WINDOWS = _recombine_windows()
 
 
 DECIMAL_OVERFLOW = "a sum of decimals outgrew 37 digits"  # part of digests; spark/java_errors.py has what users read
-KEPT_DIGITS, CARRIED_DIGITS, LOW_DIGITS = 37, 36, 26  # of LOW_DIGITS 10^11 values can be summed
+KEPT_DIGITS = 37
+CARRIED_DIGITS = 36
+LOW_DIGITS = 26  # of LOW_DIGITS 10^11 values can be summed
 COUNT_BITS = 36
 HIGHER = 10 ** (CARRIED_DIGITS - LOW_DIGITS)
 CARRY = f"shiftright({{n}} + {1 << (COUNT_BITS - 1)}L, {COUNT_BITS})"
 COUNT = f"({{n}} - shiftleft({CARRY}, {COUNT_BITS}))"
-MOST_CARRIED, MOST_MERGED = 1 << 24, 1 << 61
+MOST_CARRIED = 1 << 24
+MOST_MERGED = 1 << 61
 
 
 @dataclass(frozen=True)
@@ -220,7 +227,8 @@ class WideSum:
         """
         step = self.units(LOW_DIGITS)
         is_low = f"({{x}} > -{step} AND {{x}} < {step})"
-        low, high = f"if({is_low}, {{x}}, {{x}} % {step})", f"if({is_low}, NULL, {{x}} div {step})"
+        low = f"if({is_low}, {{x}}, {{x}} % {step})"
+        high = f"if({is_low}, NULL, {{x}} div {step})"
         highs = f"coalesce(sum(CAST(if({{w}} > 0, {high}, -{high}) AS DECIMAL(13,0))), 0BD)"
         rest = f"CAST(CAST({highs} % {HIGHER}BD AS DECIMAL(11,0)) * {step} AS {self.stored})"
         added, removed = (self._sum(f"if({{w}} {sign} 0, {low}, NULL)") for sign in "><")  # Spark's -x has 34 digits
@@ -244,8 +252,10 @@ class WideSum:
 
         Spark adds no decimals to 38 digits of a large scale, so such a sum is put together as text.
         """
-        step, zero = self.units(CARRIED_DIGITS), f"CAST(0 AS {self.stored})"
-        high, low = f"({CARRY} + {{s}} div {step})", f"CAST({{s}} % {step} AS {self.stored})"
+        step = self.units(CARRIED_DIGITS)
+        zero = f"CAST(0 AS {self.stored})"
+        high = f"({CARRY} + {{s}} div {step})"
+        low = f"CAST({{s}} % {step} AS {self.stored})"
         few = f"CAST(CAST({high} AS DECIMAL(2,0)) * {step} AS {self.stored}) + {low}"
         # 37 digits whose first one is a 9, or an 8 if the lower ones are to be subtracted from the higher ones
         nines = f"CAST({self.units(CARRIED_DIGITS, 9)} AS {self.stored})"
@@ -259,7 +269,8 @@ class WideSum:
 
     def split(self, sum_: str) -> tuple[str, str]:
         """Return what the column `s` keeps of a sum of 38 digits, and the carry."""
-        step, bound = self.units(CARRIED_DIGITS), self.units(KEPT_DIGITS)
+        step = self.units(CARRIED_DIGITS)
+        bound = self.units(KEPT_DIGITS)
         fits = f"({sum_} > -{bound} AND {sum_} < {bound})"
         return f"CAST(if({fits}, {sum_}, {sum_} % {step}) AS {self.stored})", f"if({fits}, 0L, {sum_} div {step})"
 

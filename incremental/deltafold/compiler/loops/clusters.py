@@ -127,7 +127,8 @@ def _find_join(plan: Plan) -> tuple[list[Project], Join]:
 
 def _find_inputs(join: Join, loop: Loop) -> tuple[Given, dict[str, Column]]:
     """Return the side input with the points, and the loop's columns by the fields of a center."""
-    side, listed = join.left, join.right
+    side = join.left
+    listed = join.right
     match listed:
         case Project(
             items=(Item(column=centers, scalar=ordered),),
@@ -180,7 +181,8 @@ def _keep_points(
     side: Given, projections: list[Project], center: Item, key: str, coordinates: tuple[Column, ...]
 ) -> Plan:
     """Return the projections over the points alone: what does not use the center, and the coordinates."""
-    centers, known = {center.column.name}, {column.name for column in side.columns}
+    centers = {center.column.name}
+    known = {column.name for column in side.columns}
     result: Plan = side
     for projection in reversed(projections):
         kept = {item.column: item for item in projection.items if item.scalar.columns <= known}
@@ -190,7 +192,8 @@ def _keep_points(
         }  # fmt: skip
         kept |= {column: Item(column, Reference(column)) for column in coordinates if column not in kept}
         result = Project(result, tuple(kept.values()))
-        centers, known = passed, {column.name for column in kept}
+        centers = passed
+        known = {column.name for column in kept}
     if key not in centers:
         raise UnlikeKMeansError("the step groups by something else than the nearest center")
     return result

@@ -48,7 +48,8 @@ def _without_duplicate_removal(plan: Plan, name: str) -> Plan:
 
 
 def _distinct_levels(loop: Loop) -> Loop:
-    below, names = loop.step, [column.name for column in loop.step.columns]
+    below = loop.step
+    names = [column.name for column in loop.step.columns]
     while isinstance(below, Project) and all(isinstance(item.scalar, Reference) for item in below.items):
         chosen = {item.column.name: item.scalar.columns for item in below.items}
         names = [next(iter(chosen[name])) for name in names]

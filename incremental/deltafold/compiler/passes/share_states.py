@@ -84,7 +84,8 @@ class _Sharing:
 
     def state_columns(self, read: StateRead) -> tuple[str, tuple[Column, ...]]:
         """Return the kept state that a reader gets, and that state's columns in the order of the reader's."""
-        name, columns = read.state, read.own
+        name = read.state
+        columns = read.own
         while name in self.served:
             name, found = self.served[name]
             columns = tuple(found[column.name] for column in columns)
@@ -107,7 +108,8 @@ class _Sharing:
 
     def _equal(self, one: Slot, other: Slot, rows: Alignment) -> bool:
         """Return whether two aggregates of the same rows are equal."""
-        call, known = one.call, other.call
+        call = one.call
+        known = other.call
         if one.accumulator != other.accumulator or _signature(call) != _signature(known):
             return False
         if [rows.get(column.name) for column in call.arguments] != [*known.arguments]:

@@ -139,13 +139,15 @@ class OrderSensitiveAggregates:
     """Rewrites the aggregates of plans; `by_order`: also max_by and min_by, whose monoids break ties by themselves."""
 
     def __init__(self, spark: SparkSession, *, by_order: bool) -> None:
-        self._spark, self._by_order = spark, by_order
+        self._spark = spark
+        self._by_order = by_order
         self._expressions: J = catalyst.catalyst(spark).expressions
 
     def rewrite_group_by(self, node: J) -> J:
         """Return a group-by whose answer is determined; the same node if it already is."""
         outputs = catalyst.sequence(node.aggregateExpressions())
-        order, tied = _row_order(self._spark, outputs), _TiedExtremes(self._spark, outputs)
+        order = _row_order(self._spark, outputs)
+        tied = _TiedExtremes(self._spark, outputs)
 
         def rewrite(part: J) -> J | None:
             if folds_in_any_order(part):
@@ -212,7 +214,8 @@ class OrderSensitiveAggregates:
         value, *rest = catalyst.sequence(function.children())
         if not all(is_orderable(self._spark, value) for value in values):
             return self._replace_function(node, self._by_order_and_values(function, values))
-        row, position = make_struct(self._spark, values), _position_of(value, values)
+        row = make_struct(self._spark, values)
+        position = _position_of(value, values)
         shared = self._replace_function(node, function.withNewChildren(catalyst.vector(self._spark, [row, *rest])))
         if catalyst.kind(function) != "MaxMinByK":
             return self._expressions.GetStructField(self.rewrite_call(shared), position, catalyst.none(self._spark))
@@ -223,10 +226,12 @@ class OrderSensitiveAggregates:
 
     def _sort_collection(self, node: J, order: _RowOrder) -> J:
         """Return a sorted collection; of several lists in a group-by, a column of the group's rows in their order."""
-        function, values = node.aggregateFunction(), order.list_values(node)
+        function = node.aggregateFunction()
+        values = order.list_values(node)
         if len(values) == 1 or catalyst.kind(function) not in _LIST_AGGREGATES:
             return self._expressions.SortArray(node)
-        rows, position = make_struct(self._spark, values), _position_of(function.child(), values)
+        rows = make_struct(self._spark, values)
+        position = _position_of(function.child(), values)
         field = rows.dataType().fields()[position]
         sorted_rows = self._expressions.SortArray(
             self._replace_function(node, function.withNewChildren(catalyst.vector(self._spark, [rows])))
@@ -238,9 +243,11 @@ class OrderSensitiveAggregates:
 
     def _of_one_row(self, node: J, order: _RowOrder) -> J:
         """Return the value of the first or last row of a group, or of the first or last one with a value."""
-        function, values = node.aggregateFunction(), order.row_values(node)
+        function = node.aggregateFunction()
+        values = order.row_values(node)
         extreme = getattr(self._expressions.aggregate, "Max" if catalyst.kind(function) == "Last" else "Min")
-        value, ignore_nulls = function.child(), bool(function.ignoreNulls())
+        value = function.child()
+        ignore_nulls = bool(function.ignoreNulls())
         if ignore_nulls and len(values) == 1:
             return self._replace_function(node, extreme(value))
         conditions = [self._expressions.IsNotNull(value)] if ignore_nulls else []
@@ -250,7 +257,8 @@ class OrderSensitiveAggregates:
     def _sorted_list(self, function: J, values: list[J]) -> J:
         """Return a listagg in its own order, then by these values."""
         ascending = catalyst.module(self._expressions, "Ascending")
-        nulls, nil = ascending.defaultNullOrdering(), catalyst.vector(self._spark, [])
+        nulls = ascending.defaultNullOrdering()
+        nil = catalyst.vector(self._spark, [])
         by_values = [self._expressions.SortOrder(value, ascending, nulls, nil) for value in values]
         orders = catalyst.vector(self._spark, [*catalyst.sequence(function.orderExpressions()), *by_values])
         return self._expressions.aggregate.ListAgg(

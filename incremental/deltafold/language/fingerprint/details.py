@@ -68,13 +68,15 @@ class FingerprintDetails:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         ansi = spark.conf.get("spark.sql.ansi.enabled") == "true"
-        strict, mode = {str(ansi)}, {"ANSI" if ansi else "LEGACY", "TRY"}
+        strict = {str(ansi)}
+        mode = {"ANSI" if ansi else "LEGACY", "TRY"}
         by_mode = {"failOnError": strict, "ansiEnabled": strict, "legacySizeOfNull": {str(not ansi)}, "evalMode": mode}
         self._usual = {**by_mode, **USUAL}
 
     def of(self, node: J, kind: str, number: int, typed: bool) -> str:
         """Return the details of an expression; number: its number among its kind; typed: without its type."""
-        details, which = "", "" if number == 1 else f" {number}"
+        details = ""
+        which = "" if number == 1 else f" {number}"
         for position, name in self._find_omitted(node, kind):
             if typed and name in TYPES:
                 continue

@@ -36,7 +36,8 @@ class SparkEquality:
     """Equality of what a query's plan keeps as handles; attributes: the attribute of each of its columns."""
 
     def __init__(self, spark: SparkSession, attributes: Mapping[str, J]) -> None:
-        self._spark, self._attributes = spark, attributes
+        self._spark = spark
+        self._attributes = attributes
 
     def expressions(self, one: J, other: J, names: Mapping[str, str]) -> bool:
         """Return whether two expressions are equal; names: the other's columns by those of the one."""
@@ -71,7 +72,8 @@ class SparkEquality:
     def _over(self, node: GroupwiseOp, columns: list[str]) -> J:
         """Return Spark's operators of a node over a relation of these columns."""
         output = catalyst.vector(self._spark, [self._attributes[name] for name in columns])
-        nil, none = catalyst.vector(self._spark, []), catalyst.none(self._spark)
+        nil = catalyst.vector(self._spark, [])
+        none = catalyst.none(self._spark)
         plan = catalyst.catalyst(self._spark).plans.logical.LocalRelation(output, nil, False, none)
         for operator in reversed(node.handle):
             rebuilt: J = operator

@@ -90,7 +90,8 @@ class FieldReads:
 
     def _remaining(self, expression: J) -> DataType | bool | None:
         """Return what the type of an expression was, None if it is the same; True if it reads more than it had."""
-        kind, children = catalyst.kind(expression), catalyst.sequence(expression.children())
+        kind = catalyst.kind(expression)
+        children = catalyst.sequence(expression.children())
         if kind == "AttributeReference":
             return self.types.get(expression.exprId().id())
         below = [self._remaining(child) for child in children]

@@ -113,7 +113,8 @@ class _Unions:
 
     def _rewrite_relation(self, relation: J, around: _Around) -> J:
         """Return a common table expression without recursion by UNION."""
-        name, body = str(relation._1()), relation._2()
+        name = str(relation._1())
+        body = relation._2()
         if around.withs[-1].recursive and self._mentions(body, name):
             if recursion := self._recursion(relation):
                 return self._answer(recursion, around)

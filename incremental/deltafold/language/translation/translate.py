@@ -219,7 +219,8 @@ class Translation:
         join_type = node.joinType()
         exists = None
         if catalyst.kind(join_type) == "ExistenceJoin":
-            kind, exists = "existence", self.names.column(join_type.exists())
+            kind = "existence"
+            exists = self.names.column(join_type.exists())
         else:
             kind = JOINS.get(catalyst.kind(join_type).rstrip("$"))
         if kind is None:
