@@ -88,7 +88,7 @@ class Warehouse:
         """
         if not is_name(name):
             raise SourceError(f"source {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
-        if name.lower() in {known.lower() for known in self._catalog.names}:
+        if name.lower() in {source.lower() for source in self._catalog.names}:
             raise SourceError(
                 f"source {name}: declared twice (names that differ only in case are the same). Choose another name."
             )
@@ -119,7 +119,9 @@ class Warehouse:
             raise QueryError(
                 f"monoid {name}: declared twice (names that differ only in case are the same). Choose another name."
             )
-        declared = analyse_monoid(self.spark, DeclaredMonoid(name, type, zero, plus, unit, inverse, of))
+        declared = analyse_monoid(
+            self.spark, DeclaredMonoid(name=name, type=type, zero=zero, plus=plus, unit=unit, inverse=inverse, of=of)
+        )
         register_monoids(self.spark, [declared])
         self._catalog.monoids[name.lower()] = declared
 
@@ -131,7 +133,7 @@ class Warehouse:
         with explain_lost_spark():
             return self._declared_for(name).lander(name).land(partitions)
 
-    def replay(self, name: str, allow_loss: bool = False) -> Landing:
+    def replay(self, name: str, *, allow_loss: bool = False) -> Landing:
         """Land the partitions of a source that have rows in quarantine again, by the current schema.
 
         If the landed table has another schema, it is replaced and landed completely. A stream is landed again from its
@@ -139,7 +141,7 @@ class Warehouse:
         landed. Raises SourceError as `land`.
         """
         with explain_lost_spark():
-            return self._declared_for(name).lander(name).replay(allow_loss)
+            return self._declared_for(name).lander(name).replay(allow_loss=allow_loss)
 
     def quarantine(self, name: str) -> DataFrame:
         """Return the rows of input files that did not fit: partition, file, line, row, reason, quarantined_at."""
@@ -177,7 +179,17 @@ class Warehouse:
         check_options(name, query, policy, publish, on_change, on_lost)
         self._check_case(name)
         self._catalog.sql_names.claim(name, publish_as)
-        made = View(self, name, query, policy, publish, self._catalog.of_now(), on_change, publish_as, on_lost)
+        made = View(
+            warehouse=self,
+            name=name,
+            query=query,
+            policy=policy,
+            publish=publish,
+            catalog=self._catalog.of_now(),
+            on_change=on_change,
+            publish_as=publish_as,
+            on_lost=on_lost,
+        )
         self._made[name] = made
         remember(made)
         return made
@@ -192,8 +204,8 @@ class Warehouse:
 
     def _check_case(self, name: str) -> None:
         """Raise UsageError for a view whose name differs only in case: some file systems have one folder for both."""
-        known = {*self._made, *(folder.name for folder in (self.root / "views").glob("*"))}
-        if other := next((each for each in known if each != name and each.lower() == name.lower()), None):
+        views = {*self._made, *(folder.name for folder in (self.root / "views").glob("*"))}
+        if other := next((view for view in views if view != name and view.lower() == name.lower()), None):
             raise UsageError(
                 f"view {name}: there is a view {other} (names that differ only in case are the same). "
                 "Choose another name, or write it in the same way."
@@ -227,7 +239,7 @@ def check_arguments(spark: object, root: Place) -> None:
     if isinstance(root, RemotePath):
         check_store(root)
         return
-    existing = next((place for place in (root, *root.parents) if place.exists()), None)
+    existing = next((folder for folder in (root, *root.parents) if folder.exists()), None)
     if existing is not None and not existing.is_dir():
         raise SourceError(f"warehouse {root}: {existing} is not a folder. Name another folder.")
 

@@ -1,7 +1,7 @@
 """Analyse and compile the query of one view, and choose how it is refreshed.
 
-It joins language (text to plan), compiler (plan to program) and refresh (program to refresh
-strategy), none of which imports another.
+It joins language (text to plan), compiler (plan to program) and refresh (program to refresh strategy), none of which
+imports another.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Sources(Protocol):
         """Return the schema of a source that the query need not read, None also if the lookup fails."""
         ...
 
-    def without_data(self, name: str, was_read: bool) -> str:
+    def without_data(self, name: str, *, was_read: bool) -> str:
         """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
         ...
 
@@ -103,7 +103,7 @@ Policy = Literal["incremental", "auto", "definition"]
 Remedy = Literal["refuse", "rebuild"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WidenedQuery:
     """A query whose sources got wider types, under the names of its state; then: as it was for the state.
 
@@ -122,7 +122,7 @@ class WidenedQuery:
         return widened_columns(self.then.outputs, self.query.outputs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Compilation:
     """A view's query over its sources; each stage of the compilation runs when it is first needed.
 
@@ -151,8 +151,13 @@ class Compilation:
     def schema(self) -> StructType:
         """The answer's columns with Spark's types, and the lengths of CHAR columns."""
         ddl = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
-        found = zip(catalyst.schema_of(ddl), catalyst.python_schema(self.analysis.plan.schema()), strict=True)
-        return StructType([StructField(each.name, each.dataType, True, char_length(column)) for each, column in found])
+        fields = zip(catalyst.schema_of(ddl), catalyst.python_schema(self.analysis.plan.schema()), strict=True)
+        return StructType(
+            [
+                StructField(field.name, field.dataType, nullable=True, metadata=char_length(analysed))
+                for field, analysed in fields
+            ]
+        )
 
     @cached_property
     def named(self) -> tuple[str, ...]:
@@ -177,7 +182,7 @@ class Compilation:
         """Return a sample of the answer by its group keys; None for a share of 1; raises QueryError (see sample_of)."""
         return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
 
-    def explain(self, chosen: Choice, trace: bool = False) -> str:
+    def explain(self, chosen: Choice, *, trace: bool = False) -> str:
         """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
         if isinstance(chosen.strategy, Incremental):
             text = explain_program(self.name, chosen.strategy.program)
@@ -191,32 +196,35 @@ class Compilation:
 
     def description(self, chosen: Choice) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
-        states: tuple[StateDescription, ...] = ()
-        if isinstance(chosen.strategy, Incremental):
-            program = chosen.strategy.program
-            states = tuple(
-                StateDescription(s.name, tuple(k.name for k in s.keys), tuple(c.name for c in s.columns))
-                for s in program.stages
-            )
-        columns = tuple((column.name, column.type) for column in self.columns)
-        mode = chosen.strategy.mode
-        sources = chosen.strategy.sources
-        text = self.explain(chosen)
-        key = self.partition_key or ""
-        return Description(self.name, self.query.fingerprint, mode, states, columns, text, sources, key)
+        stages = chosen.strategy.program.stages if isinstance(chosen.strategy, Incremental) else ()
+        return Description(
+            name=self.name,
+            fingerprint=self.query.fingerprint,
+            mode=chosen.strategy.mode,
+            states=tuple(
+                StateDescription(
+                    stage.name, tuple(key.name for key in stage.keys), tuple(column.name for column in stage.columns)
+                )
+                for stage in stages
+            ),
+            columns=tuple((column.name, column.type) for column in self.columns),
+            explain=self.explain(chosen),
+            sources=chosen.strategy.sources,
+            partition_key=self.partition_key or "",
+        )
 
     @cached_property
     def analysis(self) -> Analysis:
         """The query as Spark analysed it; raises SourceError for a source without a schema, QueryError from Spark."""
         try:
             with citing_moved_columns(self._types, self.kept):
-                given = self.sources.names, self.sources.schema, self.sources.monoids, self.earlier
-                found = analyse(self.spark, self.text, *given)
+                sources = self.sources
+                analysis = analyse(self.spark, self.text, sources.names, sources.schema, sources.monoids, self.earlier)
         except NoDataError as error:
             was_read = self.kept is not None and error.source in self.kept.sources
-            raise SourceError(self.sources.without_data(error.source, was_read)) from error
-        check_outputs(tuple((column, column.name) for column in found.columns))
-        return found
+            raise SourceError(self.sources.without_data(error.source, was_read=was_read)) from error
+        check_outputs(tuple((column, column.name) for column in analysis.columns))
+        return analysis
 
     @cached_property
     def query(self) -> Query:
@@ -266,19 +274,25 @@ class Compilation:
         """The recipe of the query, to compare with the one that the view's state was built from."""
         query = self.query
         read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
-        known = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
+        types = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
         for node in walk(query.plan):
             if isinstance(node, SourceRead):
-                read[node.relation] |= {name: known[node.relation][name] for name, _ in node.fields}
+                read[node.relation] |= {name: types[node.relation][name] for name, _ in node.fields}
         recipe = Recipe(
-            query.fingerprint, outline_plan(query.plan), tuple((c.name, c.type) for c in self.columns), read,
-            dict(query.settings), query.functions, query.names, releases(self.spark),
-        )  # fmt: skip
+            fingerprint=query.fingerprint,
+            plan=outline_plan(query.plan),
+            columns=tuple((c.name, c.type) for c in self.columns),
+            sources=read,
+            settings=dict(query.settings),
+            functions=query.functions,
+            names=query.names,
+            made_by=releases(self.spark),
+        )
         return Current(recipe, self._types, self._wider_types)
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
-        keys = [order(key) for key in self.query.ordering]
+        keys = [_order_by(key) for key in self.query.ordering]
         return answer.orderBy(*keys) if keys else answer
 
     def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -309,9 +323,17 @@ class Compilation:
         return self._draft_of(self.query)
 
     def _draft_of(self, query: Query) -> Draft:
-        options = query.forbidden, self.sources.invariant, self.publish, self._constraints, self.sources.views
-        equality = SparkEquality(self.spark, query.attributes)
-        return Draft(query.plan, query.outputs, query.fingerprint, *options, equality=equality)
+        return Draft(
+            plan=query.plan,
+            outputs=query.outputs,
+            fingerprint=query.fingerprint,
+            refusals=query.forbidden,
+            invariant=self.sources.invariant,
+            publish=self.publish,
+            facts=self._constraints,
+            views=self.sources.views,
+            equality=SparkEquality(self.spark, query.attributes),
+        )
 
     @cached_property
     def _program(self) -> Program | RefusedError:
@@ -429,7 +451,7 @@ def check_options(name: str, query: object, policy: str, publish: str, on_change
             raise UsageError(f"view {name}: unknown {option} {value!r}. Use refuse or rebuild.")
 
 
-def order(key: Ordering) -> SparkColumn:
+def _order_by(key: Ordering) -> SparkColumn:
     """Return one key of ORDER BY."""
     column = F.col(quoted(key.name))
     if key.ascending:

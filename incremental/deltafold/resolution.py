@@ -118,7 +118,7 @@ class SourceLookup:
         except DeltafoldError:
             return None
 
-    def without_data(self, name: str, was_read: bool) -> str:
+    def without_data(self, name: str, *, was_read: bool) -> str:
         """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
         return self._catalog.declared.without_data(name, was_read=was_read)
 
@@ -180,31 +180,34 @@ class ResolvedView:
     def compilation(self) -> Compilation:
         """The compiled query; each stage runs when it is first needed."""
         view = self.view
-        spark = self.view.warehouse.spark
-        compiled = self.view.compiled
+        spark = view.warehouse.spark
+        compiled = view.compiled
         latest = compiled.latest
-        lookup = compiled.lookup
-        now = self.resolver.settings(spark)
-        if lookup is None or (latest is not None and not (latest.fits(now) and lookup.is_current(self.resolver))):
+        settings = self.resolver.settings(spark)
+        if compiled.lookup is None or (
+            latest is not None and not (latest.fits(settings) and compiled.lookup.is_current(self.resolver))
+        ):
             latest = None
         if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
             return latest
-        found = SourceLookup(view.catalog, self.resolver)
-        options = (
-            view.policy,
-            view.publish,
-            found,
-            find_mentions(spark, view.query),
-            now,
-            view.store.journal.last_recipe(),
-            None if latest is None else latest.analysis,
+        lookup = SourceLookup(view.catalog, self.resolver)
+        compilation = Compilation(
+            spark=spark,
+            name=view.name,
+            text=view.query,
+            policy=view.policy,
+            publish=view.publish,
+            sources=lookup,
+            mentions=find_mentions(spark, view.query),
+            settings=settings,
+            kept=view.store.journal.last_recipe(),
+            earlier=None if latest is None else latest.analysis,
         )
-        made = Compilation(spark, view.name, view.query, *options)
-        if latest is not None and latest.has_query_of(made):
+        if latest is not None and latest.has_query_of(compilation):
             return latest
-        compiled.latest = made
-        compiled.lookup = found
-        return made
+        compiled.latest = compilation
+        compiled.lookup = lookup
+        return compilation
 
     def is_of(self, recipe: Recipe) -> bool:
         """Return whether a state was built from this query; False if it cannot be analysed any more."""
@@ -217,8 +220,8 @@ class ResolvedView:
         """Return the rows in quarantine of each source that the query may read; compiles nothing."""
         catalog = self.view.catalog
         latest = self.view.compiled.latest
-        named = find_mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
-        return catalog.declared.quarantined(named.among(catalog.names))
+        mentions = find_mentions(self.view.warehouse.spark, self.view.query) if latest is None else latest.mentions
+        return catalog.declared.quarantined(mentions.among(catalog.names))
 
     @cached_property
     def tables(self) -> dict[str, VersionedTable]:
@@ -229,8 +232,8 @@ class ResolvedView:
     @cached_property
     def views(self) -> dict[str, ResolvedView]:
         """The views that the query reads, by source."""
-        known = self.view.catalog.views
-        return {name: self.resolver.view(known[name]) for name in self.compilation.query.sources if name in known}
+        views = self.view.catalog.views
+        return {name: self.resolver.view(views[name]) for name in self.compilation.query.sources if name in views}
 
     @cached_property
     def partition_key(self) -> str | None:
@@ -258,8 +261,8 @@ class ResolvedView:
     @property
     def choice(self) -> Choice:
         """Predict the mode of the next refresh, with the views below at their current versions."""
-        finished = {name: LastAnswer(each.view.store) for name, each in self.views.items()}
-        answers = {name: each.table for name, each in finished.items() if each.exists}
+        finished = {name: LastAnswer(resolved.view.store) for name, resolved in self.views.items()}
+        answers = {name: answer.table for name, answer in finished.items() if answer.exists}
         read = self.compilation.query.sources
         journal = self.view.store.journal
         return predict_choice(
@@ -269,20 +272,20 @@ class ResolvedView:
     def batch(self, versions: Mapping[str, int], points: MeasuredPoints | None = None) -> DataFrame:
         """Return the batch query at these versions, over the batch queries of the views that it reads.
 
-        versions: of all base sources, by their path through the views; points: evaluates its loops, which else
-        go by definition.
+        versions: of all base sources, by their path through the views; points: evaluates its loops, which are else
+        evaluated by their definition.
         """
         read = {path: version for path, version in versions.items() if self.inputs.find_place(path) is not None}
         return self._batch(self.inputs.locate(read), points, {})
 
-    def _batch(self, targets: Targets, points: MeasuredPoints | None, known: dict[Place, DataFrame]) -> DataFrame:
-        """Return the batch query with each base table at a version, by its location; known: those of views below."""
+    def _batch(self, targets: Targets, points: MeasuredPoints | None, below: dict[Place, DataFrame]) -> DataFrame:
+        """Return the batch query with each base table at a version, by its location; below: those of views so far."""
         frames = {name: table.scan(targets[self.inputs.places[name]]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             folder = view.view.folder
-            if folder not in known:
-                known[folder] = view._batch(targets, view._points_at(targets), known)
-            frames[name] = known[folder]
+            if folder not in below:
+                below[folder] = view._batch(targets, view._points_at(targets), below)
+            frames[name] = below[folder]
         with nullcontext() if points is None else evaluate_by(points):
             return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
 
@@ -298,21 +301,23 @@ class ResolvedView:
         store = self.view.store
         generation = entry.intent.generation
         after = entry.after or {}
-        called = [(number, name, after.get(name)) for number, name in enumerate(self.compilation.query.loops)]
-        there = [(number, name, version) for number, name, version in called if version is not None]
-        tables = {number: store.table(generation, name).scan(version) for number, name, version in there}
+        tables = {
+            number: store.table(generation, name).scan(version)
+            for number, name in enumerate(self.compilation.query.loops)
+            if (version := after.get(name)) is not None
+        }
         return MeasuredPoints({number: table.drop(COPY, BUCKET) for number, table in tables.items()})
 
     def check_unchanged(self) -> None:
         """Raise ChangedQueryError if the state, of this view or one below, was built from another query."""
-        for each in (*self._chain, self):
-            store = each.view.store
+        for resolved in (*self._chain, self):
+            store = resolved.view.store
             entry = LastAnswer(store).entry
-            if found := find_redefinition(store.view, store.journal, entry, each.compilation.current):
-                raise found.refuse("Rebuild the view before it is verified, or restore what changed")
+            if redefinition := find_redefinition(store.view, store.journal, entry, resolved.compilation.current):
+                raise redefinition.refuse("Rebuild the view before it is verified, or restore what changed")
 
     @cached_property
     def _chain(self) -> tuple[ResolvedView, ...]:
-        """Yield the views below, at any depth, each once and before its readers."""
-        found = [each for view in self.views.values() for each in (*view._chain, view)]
-        return tuple({id(each.view): each for each in found}.values())
+        """Return the views below, at any depth, each once and before its readers."""
+        below = [resolved for view in self.views.values() for resolved in (*view._chain, view)]
+        return tuple({id(resolved.view): resolved for resolved in below}.values())

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from deltafold.api import Warehouse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """A maintained view; no data is read before `refresh`.
 
@@ -75,7 +75,7 @@ class View:
         """The mode of its next epoch: `incremental` or `recompute`."""
         return self._resolved.choice.strategy.mode
 
-    def explain(self, trace: bool = False) -> str:
+    def explain(self, *, trace: bool = False) -> str:
         """Return how the view is maintained, or why it is recomputed; raises RefusedError if it is refused.
 
         trace: also the query's plan after each pass of the compiler. Where a source of the last epoch is gone, return
@@ -83,7 +83,7 @@ class View:
         """
         resolved = self._resolved
         try:
-            return resolved.compilation.explain(resolved.choice, trace)
+            return resolved.compilation.explain(resolved.choice, trace=trace)
         except (SourceError, StorageError):
             if not (gone := status_of(self.store, self._base).problems):
                 raise
@@ -108,14 +108,14 @@ class View:
         refresh finishes what was begun); all of them leave the old answer.
         """
         check_versions(versions)
-        return self._run(versions, progress, False, check_chunk(chunk))
+        return self._run(versions, progress, check_chunk(chunk), rebuild=False)
 
     def rebuild(self, progress: Progress | None = None, chunk: int | None = None) -> Report:
         """Rebuild the state as the next generation; readers keep the old one until it is complete."""
-        return self._run(None, progress, True, check_chunk(chunk))
+        return self._run(None, progress, check_chunk(chunk), rebuild=True)
 
     def _run(
-        self, versions: Mapping[str, int] | None, progress: Progress | None, rebuild: bool, chunk: int | None
+        self, versions: Mapping[str, int] | None, progress: Progress | None, chunk: int | None, *, rebuild: bool
     ) -> Report:
         refresh = self._resolved.refresh
         with explain_lost_spark(), update_metrics(self.store, refresh.inputs):
@@ -182,8 +182,8 @@ class View:
         versions = base_versions(intent.sources)
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
-        places = {where: f"source {name} (version {versions[name]})" for name, where in resolved.inputs.places.items()}
-        with explain_errors(places, False, "verification"):
+        sources = {path: f"source {name} (version {versions[name]})" for name, path in resolved.inputs.places.items()}
+        with explain_errors(sources, moving=False, work="verification"):
             return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
 
     def history(self) -> tuple[Report, ...]:
@@ -215,17 +215,23 @@ class View:
 
     def branch(self, name: str, into: Warehouse | None = None) -> View:
         """Create a view in this warehouse or `into` that starts from the last epoch and is maintained separately."""
-        options = self.policy, self.publish, self.on_change
-        made = (into or self.warehouse).view(name, self.query, *options, on_lost=self.on_lost)
-        create_branch(self.store, made.store, self._resolved.inputs)
-        return made
+        branch = (into or self.warehouse).view(
+            name,
+            self.query,
+            policy=self.policy,
+            publish=self.publish,
+            on_change=self.on_change,
+            on_lost=self.on_lost,
+        )
+        create_branch(self.store, branch.store, self._resolved.inputs)
+        return branch
 
-    def drop(self, force: bool = False) -> None:
+    def drop(self, *, force: bool = False) -> None:
         """Remove the view's states, tables, journal and SQL view; raises StateError while it has branches.
 
         force: drop it even if another view, refreshed anywhere or declared in this process, reads it; rebuild that one.
         """
-        drop_view(self.store, () if force else readers(self.folder), force)
+        drop_view(self.store, () if force else readers(self.folder), force=force)
         forget(self.folder)
         self.catalog.sql_names.free(self.name)
 
@@ -285,8 +291,8 @@ class View:
 
 def check_versions(versions: object) -> None:
     """Raise UsageError for versions that are not numbers by source."""
-    given = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
-    if versions is not None and (given is None or not all(type(version) is int for version in given.values())):
+    by_source = cast("Mapping[object, object]", versions) if isinstance(versions, Mapping) else None
+    if versions is not None and (by_source is None or not all(type(number) is int for number in by_source.values())):
         raise UsageError(
             f"versions: {versions!r} is not valid. Give Delta version numbers by source, such as {{'orders': 12}}."
         )

@@ -52,11 +52,21 @@ def opaque(text: str, type_: str, *columns: str) -> Opaque:
 
 
 def unsupported(reason: UnsupportedReason, kind: str, subject: str = "", text: str = "", detail: str = "") -> Plan:
-    return Unsupported(kind, text or kind, reason, subject, (T,), (K,), detail)
+    return Unsupported(
+        kind=kind, text=text or kind, reason=reason, subject=subject, children=(T,), columns=(K,), detail=detail
+    )
 
 
 COUNT = Call(
-    N, "count", (V,), "count(v)", (Column("b", "bigint"),), opaque("b", "bigint", "b"), True, "legacy", "handle"
+    column=N,
+    function="count",
+    arguments=(V,),
+    text="count(v)",
+    buffers=(Column("b", "bigint"),),
+    answer=opaque("b", "bigint", "b"),
+    distinct=True,
+    mode="legacy",
+    handle="handle",
 )
 EXPLODED = Generate(T, opaque("explode(k)", "int", "k"), True, (Column("e", "int"),))
 MATCH = opaque("(k = k2)", "boolean", "k", "k2")
@@ -66,15 +76,40 @@ ONE, GIVEN = Project(T, (Item(K, Reference(K)),)), Given("loop_1", (K2,))
 PLANS: dict[str, Plan] = {
     "aggregate": Aggregate(T, (K,), (COUNT,)),
     "expanded": Expand(T, ((Reference(K), opaque("NULL", "double")),), EXPANDED),
-    "limited": GroupwiseOp(EXPLODED, "limit", (), T.columns, "limit 3", "limit without order", ("node",)),
-    "windowed": GroupwiseOp(T, "window", (K,), WINDOWED, "first(v)", "peers at a frame's edge", ("node",)),
-    "grouped": GroupwiseOp(T, "group function", (K,), T.columns, "f(v)"),
+    "limited": GroupwiseOp(
+        child=EXPLODED,
+        kind="limit",
+        keys=(),
+        columns=T.columns,
+        text="limit 3",
+        undetermined="limit without order",
+        handle=("node",),
+    ),
+    "windowed": GroupwiseOp(
+        child=T,
+        kind="window",
+        keys=(K,),
+        columns=WINDOWED,
+        text="first(v)",
+        undetermined="peers at a frame's edge",
+        handle=("node",),
+    ),
+    "grouped": GroupwiseOp(child=T, kind="group function", keys=(K,), columns=T.columns, text="f(v)"),
     "joined": Join(
-        Filter(T, opaque("(k > 1)", "boolean", "k")), Project(T, (Item(K2, Reference(K)),)), "inner", MATCH,
-        ((Reference(K), Reference(K2), False),), None, (MATCH,),
+        left=Filter(T, opaque("(k > 1)", "boolean", "k")),
+        right=Project(T, (Item(K2, Reference(K)),)),
+        kind="inner",
+        condition=MATCH,
+        keys=((Reference(K), Reference(K2), False),),
+        exists=None,
+        parts=(MATCH,),
     ),
     "found": Join(
-        T, Values((Column("one", "int"),), "values (one)", "leaf"), "existence", None, exists=Column("found", "boolean")
+        left=T,
+        right=Values((Column("one", "int"),), "values (one)", "leaf"),
+        kind="existence",
+        condition=None,
+        exists=Column("found", "boolean"),
     ),
     "union": Union((T, T)),
     "state": StateRead("state_1", (K,)),
@@ -83,13 +118,30 @@ PLANS: dict[str, Plan] = {
     "undeclared source": unsupported("undeclared source", "LogicalRDD"),
     "join type": unsupported("join type", "Join", "LEFT NEW"),
     "subquery in a limit": unsupported("subquery in a limit", "GlobalLimit"),
-    "recursion": Loop("loop_1", "levels", ONE, GIVEN, (K,), 100, detail="UnionLoop #0"),
-    "fixpoint": Loop("loop_1", "best", T, Given("loop_1", (K2, V)), T.columns, 1000, (K,), "least"),
+    "recursion": Loop(
+        name="loop_1", kind="levels", init=ONE, step=GIVEN, columns=(K,), limit=100, detail="UnionLoop #0"
+    ),
+    "fixpoint": Loop(
+        name="loop_1",
+        kind="best",
+        init=T,
+        step=Given("loop_1", (K2, V)),
+        columns=T.columns,
+        limit=1000,
+        keys=(K,),
+        keep="least",
+    ),
     "iteration": Loop(
-        "loop_1", "converged", T, Given("loop_1", (K2, V)), T.columns, 100, (K,),
+        name="loop_1",
+        kind="converged",
+        init=T,
+        step=Given("loop_1", (K2, V)),
+        columns=T.columns,
+        limit=100,
+        keys=(K,),
         tolerance=Tolerance("mean", error=1e-4, contraction=0.85),
     ),
-}  # fmt: skip
+}
 # by function and types of arguments, with the number of buffers of Spark's aggregate
 BUFFERS = {
     "count(int)": 1, "sum(int)": 1, "sum(bigint)": 1, "sum(decimal(12,2))": 2, "sum(double)": 1, "average(double)": 2,
@@ -119,7 +171,7 @@ def test_digest_text() -> None:
     assert digest_text((written_by_a_pass,), {}) == RELEASED["digest of expanded"]
     assert digest_text((PLANS["state"],), {"state_1": "abc"}) == RELEASED["digest of state"]
     side = SideInput(Given("loop_1_side_1", (V,)), T)
-    loop = LoopState("", "set", ONE, GIVEN, (side,), (K,), (), 1000)
+    loop = LoopState(name="", kind="set", init=ONE, step=GIVEN, sides=(side,), columns=(K,), keys=(), limit=1000)
     assert digest_text((loop,), {}) == RELEASED["digest of loop"]
 
 

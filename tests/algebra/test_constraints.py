@@ -84,11 +84,11 @@ def test_declarations_that_contradict_themselves(arguments: dict[str, Any], faul
     [
         (T, D, True),
         (where(T, "q > 1"), project(where(D, "k2 > 1"), K2), True),
-        (Join(T, D, "left", None), D, True),
+        (Join(left=T, right=D, kind="left", condition=None), D, True),
         (Union((T, T)), D, False),
         (grouped(T, (K,)), D, False),
         (T, grouped(D, (K2,)), False),
-        (T, Join(D, D_AGAIN, "inner", None), False),
+        (T, Join(left=D, right=D_AGAIN, kind="inner", condition=None), False),
         (project(T, Item(K, Sql("k + 1", "int", frozenset({"k"})))), D, False),
     ],
 )
@@ -106,7 +106,7 @@ def test_only_equalities_of_the_whole_key_refer() -> None:
     assert find_reference(facts, T, D, EQUAL) is None
     assert find_reference(facts, T, D, ((opaque("k"), Reference(K2)), *whole[1:])) is None
     again = SourceRead("t", tuple((field, Column(f"{column.name}_2", column.type)) for field, column in T.fields))
-    twice = Join(T, again, "inner", None)
+    twice = Join(left=T, right=again, kind="inner", condition=None)
     assert find_reference(facts, twice, D, (*EQUAL, (Reference(Column("q_2", "int")), Reference(name)))) is None
 
 

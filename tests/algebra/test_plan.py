@@ -64,15 +64,30 @@ EQUALS = ((Reference(K), Reference(K2), False),)
         (lambda: Expand(T, ((Reference(K),), (ELSEWHERE,)), (OTHER,)), "uses columns its input lacks: other"),
         (lambda: Expand(T, ((Reference(K), Reference(Q)),), (OTHER,)), "argument 2"),
         (lambda: Union((T, D)), "different numbers of columns"),
-        (lambda: Join(T, project(T, Q), "inner", None), "both sides of a join have columns named q"),
-        (lambda: Join(T, D, "inner", opaque("k = other")), "a join uses columns its input lacks: other"),
-        (lambda: Join(T, D, "inner", None, parts=(opaque("k = other"),)), "a join uses columns its input lacks: other"),
-        (lambda: Join(D, T, "inner", None, EQUALS), "a join uses columns its input lacks: k"),
-        (lambda: Join(T, D, "existence", None), "existence"),
-        (lambda: Join(T, D, "semi", None, exists=OTHER), "existence"),
+        (
+            lambda: Join(left=T, right=project(T, Q), kind="inner", condition=None),
+            "both sides of a join have columns named q",
+        ),
+        (
+            lambda: Join(left=T, right=D, kind="inner", condition=opaque("k = other")),
+            "a join uses columns its input lacks: other",
+        ),
+        (
+            lambda: Join(left=T, right=D, kind="inner", condition=None, parts=(opaque("k = other"),)),
+            "a join uses columns its input lacks: other",
+        ),
+        (
+            lambda: Join(left=D, right=T, kind="inner", condition=None, keys=EQUALS),
+            "a join uses columns its input lacks: k",
+        ),
+        (lambda: Join(left=T, right=D, kind="existence", condition=None), "existence"),
+        (lambda: Join(left=T, right=D, kind="semi", condition=None, exists=OTHER), "existence"),
         (lambda: Aggregate(T, (K2,), (call("n", "count", NAME),)), "an aggregate uses columns its input lacks: k2, na"),
         (lambda: Aggregate(T, (K,), (call("k", "count", Q),)), "an aggregate has several columns named k"),
-        (lambda: GroupwiseOp(T, "window", (OTHER,), T.columns, "rank()"), "a window uses columns its input lacks: oth"),
+        (
+            lambda: GroupwiseOp(child=T, kind="window", keys=(OTHER,), columns=T.columns, text="rank()"),
+            "a window uses columns its input lacks: oth",
+        ),
     ],
 )
 def test_a_wrong_plan_cannot_be_built(make: Callable[[], Plan], fault: str) -> None:
@@ -100,7 +115,10 @@ def test_a_column_may_recur_as_it_is() -> None:
 )
 def test_columns_of_joins(kind: str, columns: tuple[Column, ...]) -> None:
     """The tested side of a semi join contributes no columns."""
-    assert Join(T, D, kind, None, exists=FOUND if kind == "existence" else None).columns == columns  # type: ignore
+    assert (
+        Join(left=T, right=D, kind=kind, condition=None, exists=FOUND if kind == "existence" else None).columns
+        == columns
+    )  # type: ignore
 
 
 @pytest.mark.parametrize("plan", UNARY, ids=lambda plan: type(plan).__name__)
@@ -113,14 +131,18 @@ def test_the_same_node_over_another_input(plan: Plan) -> None:
 
 def test_the_same_node_over_several_inputs() -> None:
     """The inputs of joins, unions and unsupported nodes stay in order."""
-    for plan in (Join(T, D, "inner", None), Union((T, T)), Unsupported("X", "X", "operator", "X", (T, D), (K,))):
+    for plan in (
+        Join(left=T, right=D, kind="inner", condition=None),
+        Union((T, T)),
+        Unsupported(kind="X", text="X", reason="operator", subject="X", children=(T, D), columns=(K,)),
+    ):
         assert replace_children(plan, plan.children[::-1]).children == plan.children[::-1]
     assert replace_children(T, ()) is T
 
 
 def test_walk_yields_inputs_first_and_left_before_right() -> None:
     """States are numbered in this order."""
-    join = Join(where(T, "k"), D, "inner", None)
+    join = Join(left=where(T, "k"), right=D, kind="inner", condition=None)
     assert [type(node).__name__ for node in walk(join)] == ["SourceRead", "Filter", "SourceRead", "Join"]
     assert source_names(Union((join, join))) == ("t", "d")
 
@@ -141,11 +163,26 @@ def test_refusals_are_complete_sentences() -> None:
 
 def test_reports_survive_json() -> None:
     """Other processes read them; fields of a later release are ignored."""
-    report = Report("v", 2, 1, "applied", "v: ...", {"t": (None, 3)}, phases={"merge": 0.5}, paths={"state_1": "merge"})
+    report = Report(
+        view="v",
+        epoch=2,
+        generation=1,
+        verdict="applied",
+        sentence="v: ...",
+        versions={"t": (None, 3)},
+        phases={"merge": 0.5},
+        paths={"state_1": "merge"},
+    )
     assert Report.from_json(report.to_json()) == report
     assert Report.from_json(report.to_json()[:-1] + ', "later": 1}') == report
     described = Description(
-        "v", "f", "incremental", (StateDescription("s", ("k",), ("k",)),), (("k", "int"),), "", ("t",)
+        name="v",
+        fingerprint="f",
+        mode="incremental",
+        states=(StateDescription("s", ("k",), ("k",)),),
+        columns=(("k", "int"),),
+        explain="",
+        sources=("t",),
     )
     assert Description.from_json(described.to_json()) == described
     earlier = described.to_json().replace('"mode"', '"verdict"')

@@ -17,14 +17,18 @@ A, B, C, D = (source(name) for name in "abcd")
 def equal(left: Plan, right: Plan, one: str, other: str, null_safe: bool = False) -> Join:
     sides = Opaque(one, "int", frozenset({one})), Opaque(other, "int", frozenset({other}))
     condition = Opaque(f"{one} = {other}", "boolean", frozenset({one, other}))
-    return Join(left, right, "inner", condition, ((*sides, null_safe),), parts=(condition,))
+    return Join(
+        left=left, right=right, kind="inner", condition=condition, keys=((*sides, null_safe),), parts=(condition,)
+    )
 
 
 REFERENCES = {column.name: Reference(column) for plan in (A, B, C) for column in plan.columns}
 
 
 def keyed(left: Plan, right: Plan, one: str, other: str) -> Join:
-    return Join(left, right, "inner", None, ((REFERENCES[one], REFERENCES[other], False),))
+    return Join(
+        left=left, right=right, kind="inner", condition=None, keys=((REFERENCES[one], REFERENCES[other], False),)
+    )
 
 
 CHAIN = equal(equal(equal(A, B, "a", "b"), C, "b_v", "c"), D, "c_v", "d")
@@ -91,7 +95,7 @@ def test_a_computing_projection_is_an_input() -> None:
 
 def test_outer_joins_are_inputs() -> None:
     """They do not commute with the others."""
-    left = Join(A, B, "left", None)
+    left = Join(left=A, right=B, kind="left", condition=None)
     assert flatten_joins(equal(left, C, "a", "c")).inputs == (left, C)
 
 
@@ -103,6 +107,6 @@ def test_null_safe_equalities_connect_without_a_range() -> None:
 
 def test_no_condition_at_all() -> None:
     """A cross product follows the query's order."""
-    plan = Join(Join(A, B, "inner", None), C, "inner", None)
+    plan = Join(left=Join(left=A, right=B, kind="inner", condition=None), right=C, kind="inner", condition=None)
     assert order(plan, 1) == [0, 2]
     assert all(step.conditions == () for step in flatten_joins(plan).steps(1))

@@ -6,7 +6,9 @@ from deltafold.algebra.plan import Column, Join, Plan, Reference, Union
 from deltafold.algebra.traversal import find_repeats
 from tests.compiler.plans import D, K, Q, T, V, grouped, opaque, project, renamed, where
 
-JOINED = Join(T, D, "inner", opaque("k = k2"), ((Reference(K), Reference(D.columns[0]), False),))
+JOINED = Join(
+    left=T, right=D, kind="inner", condition=opaque("k = k2"), keys=((Reference(K), Reference(D.columns[0]), False),)
+)
 
 
 def test_the_branches_of_a_union_share_their_input() -> None:
@@ -31,6 +33,6 @@ def test_what_only_reads_a_source_is_computed_each_time() -> None:
 def test_other_names_are_other_rows() -> None:
     """The attributes of both would be the same."""
     other = project(JOINED, *(renamed(column, f"{column.name}_2") for column in JOINED.columns))
-    named = Join(other, project(T, renamed(K, "k_3")), "inner", opaque("k_2 = k_3"))
+    named = Join(left=other, right=project(T, renamed(K, "k_3")), kind="inner", condition=opaque("k_2 = k_3"))
     assert find_repeats([JOINED, named]) == {JOINED}
     assert find_repeats([where(JOINED, "v > 0"), where(project(T, renamed(Column("k", "int"), "k_4")), "k_4")]) == set()

@@ -34,15 +34,18 @@ REPORT = Report(
     finished="2024-05-03T06:00:00Z",
 )
 UPKEEP = Upkeep(
-    "shop",
-    "shop: state_1 compacted.",
-    168,
-    {"state_1": TableUpkeep("sorted", 2, (9, 2), 3, 4200), "landed/sales": TableUpkeep("as it was", 0, (1, 1), 0, 0)},
-    (),
-    0,
-    ("files of the last 168 hours",),
-    1.5,
-    "2024-05-03T06:00:00Z",
+    view="shop",
+    sentence="shop: state_1 compacted.",
+    retention_hours=168,
+    tables={
+        "state_1": TableUpkeep(work="sorted", partitions=2, files=(9, 2), removed=3, freed=4200),
+        "landed/sales": TableUpkeep(work="as it was", partitions=0, files=(1, 1), removed=0, freed=0),
+    },
+    generations=(),
+    entries=0,
+    keeps=("files of the last 168 hours",),
+    seconds=1.5,
+    finished="2024-05-03T06:00:00Z",
 )
 DESCRIPTION = Description(
     name="shop",
@@ -53,9 +56,36 @@ DESCRIPTION = Description(
     explain="r0 := sales",
     sources=("sales",),
 )
-ADDRESS = Address("shop", "/lake/shop/g1/view", "g1/view", 3, 1, 3, (), "2024-05-03T06:00:00Z")
-EQUAL = Verification("shop", True, 0, 0, 7, {"sales": 1}, (), "shop equals the batch query.")
-DIFFERENT = Verification("shop", False, 1, 2, 7, {"sales": 1}, ("- (a\x1b[31m, 1)",), "shop differs.")
+ADDRESS = Address(
+    view="shop",
+    path="/lake/shop/g1/view",
+    table="g1/view",
+    version=3,
+    generation=1,
+    epoch=3,
+    columns=(),
+    finished="2024-05-03T06:00:00Z",
+)
+EQUAL = Verification(
+    view="shop",
+    ok=True,
+    missing=0,
+    extra=0,
+    rows=7,
+    versions={"sales": 1},
+    sample=(),
+    sentence="shop equals the batch query.",
+)
+DIFFERENT = Verification(
+    view="shop",
+    ok=False,
+    missing=1,
+    extra=2,
+    rows=7,
+    versions={"sales": 1},
+    sample=("- (a\x1b[31m, 1)",),
+    sentence="shop differs.",
+)
 
 
 class Row(tuple[Any, ...]):
@@ -78,12 +108,29 @@ class PretendedView:
 
     def land(self, name: str, partitions: Sequence[str] | None) -> Landing:
         self.asked.append((name, partitions))
-        return Landing(name, 1, ("2024-05-01", "2024-05-02"), ("2024-05-03",), (), 1200, 1.25)
+        return Landing(
+            source=name,
+            version=1,
+            landed=("2024-05-01", "2024-05-02"),
+            unchanged=("2024-05-03",),
+            removed=(),
+            rows=1200,
+            seconds=1.25,
+        )
 
     def replay(self, name: str, allow_loss: bool = False) -> Landing:
         self.asked.append(("replay", name, allow_loss) if allow_loss else ("replay", name))
         landed = ("2024-05-01", "2024-05-02") if self.held else ()
-        return Landing(name, 1, landed, (), (), 600 * len(landed), 1.25, self.held)
+        return Landing(
+            source=name,
+            version=1,
+            landed=landed,
+            unchanged=(),
+            removed=(),
+            rows=600 * len(landed),
+            seconds=1.25,
+            quarantined=self.held,
+        )
 
     def refresh(self, progress: Callable[[str], None], chunk: int | None) -> Report:
         if self.fails:
@@ -98,11 +145,21 @@ class PretendedView:
 
     def status(self) -> Status:
         if not self.reports:
-            return Status("shop")
+            return Status(view="shop")
         lag = {"sales": Lag(self.version - 1, (self.version - 1) * 10), "shops": Lag(0, 0)}
         sizes = {"state_1": Size(4, 2_500_000, 1), "view": Size(1, 900)}
-        told = (REPORT.epoch, REPORT.generation, REPORT.verdict, REPORT.finished, 7300.0)
-        return Status("shop", *told, lag, sizes, self.unfinished, {"sales": sum(self.held.values())})
+        return Status(
+            view="shop",
+            epoch=REPORT.epoch,
+            generation=REPORT.generation,
+            verdict=REPORT.verdict,
+            finished=REPORT.finished,
+            age=7300.0,
+            lag=lag,
+            tables=sizes,
+            unfinished=self.unfinished,
+            quarantined={"sales": sum(self.held.values())},
+        )
 
     def maintain(self, hours: float, progress: Callable[[str], None]) -> Upkeep:
         self.asked.append(("maintain", hours))

@@ -219,7 +219,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     )
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
     journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
-    journal.record(Recipe("f", columns=(("a b", "int"),)))
+    journal.record(Recipe(fingerprint="f", columns=(("a b", "int"),)))
     journal.finish(intent, REPORT, {"state_1": 4, "view": 9})
     journal.begin(replace(intent, generation=3, epoch=1))
     assert call("path", "shop").stdout == f"{folder}/g2/view\n"
@@ -231,7 +231,7 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     assert call("path", "nope").exit_code == exit_codes.USAGE
     (folder / "journal" / "query-f.json").write_text("{")
     assert call("path", "shop").stderr.endswith("has lost the columns of the answer. Refresh it to restore them.\n")
-    journal.record(Recipe("f", columns=(("a b", "int"),)))
+    journal.record(Recipe(fingerprint="f", columns=(("a b", "int"),)))
     assert facts("path", "shop") == told
 
 

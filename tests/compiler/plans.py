@@ -24,13 +24,21 @@ def call(name: str, function: str, *arguments: Column, type_: str = "bigint", di
     inside = ", ".join(column.name for column in arguments) or "1"
     buffers = tuple(Column(f"{name}_buffer_{i}", type_) for i in range({"average": 2, "minby": 2}.get(function, 1)))
     text = f"{function}({'DISTINCT ' if distinct else ''}{inside})"
-    return Call(Column(name, type_), function, arguments, text, buffers, opaque(buffers[0].name, type_), distinct)
+    return Call(
+        column=Column(name, type_),
+        function=function,
+        arguments=arguments,
+        text=text,
+        buffers=buffers,
+        answer=opaque(buffers[0].name, type_),
+        distinct=distinct,
+    )
 
 
 def draft(plan: Plan, *outputs: Column | tuple[Column, str], **options: Any) -> Draft:
     """A query that shows these columns under their names; without any, all of its plan's."""
     named = tuple(o if isinstance(o, tuple) else (o, o.name) for o in outputs or plan.columns)
-    return Draft(plan, named, "0123", **options)
+    return Draft(plan=plan, outputs=named, fingerprint="0123", **options)
 
 
 def grouped(child: Plan, keys: tuple[Column, ...], *calls: Call) -> Aggregate:

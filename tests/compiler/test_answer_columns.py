@@ -17,7 +17,7 @@ def key(plan: Plan, *columns: Column) -> str | None:
 
 def test_a_column_is_followed_through_projections_filters_joins_and_group_bys() -> None:
     """A group-by keeps its keys, a join the columns of both sides."""
-    joined = Join(where(T, "q > 1"), D, "left", None)
+    joined = Join(left=where(T, "q > 1"), right=D, kind="left", condition=None)
     plan = grouped(project(joined, renamed(Q, "day"), K), (SHOWN, K), call("n", "count", K))
     assert key(plan, K, SHOWN) == "shown day"
     assert key(plan, K) is None

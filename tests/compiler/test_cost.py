@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,18 +17,20 @@ from tests.compiler.plans import K2, D, K, Q, T, V, call, draft, grouped, opaque
 
 GIGABYTE, RATES = 1e9, CostRates()
 SUM, LARGEST = call("s", "sum", Q), call("hi", "max", Q, type_="int")
-JOINED = Join(T, D, "inner", opaque("k = k2"), ())
+JOINED = Join(left=T, right=D, kind="inner", condition=opaque("k = k2"), keys=())
 
 
 def estimated(
     plan: Plan, t: float = GIGABYTE, change: float = 1e6, d: float = GIGABYTE, moved: float = 0.0, **options: Any
 ) -> Estimate:
     program = compile_query(draft(plan, **options))
-    return estimate_cost(program, Volume({"t": t, "d": d}, {"t": change, "d": moved}, {"t": 3, "d": 2}), RATES)
+    return estimate_cost(
+        program, Volume(total={"t": t, "d": d}, change={"t": change, "d": moved}, columns={"t": 3, "d": 2}), RATES
+    )
 
 
 def joined(kind: JoinKind, left: Plan = T, right: Plan = D) -> Join:
-    return Join(left, right, kind, opaque("k = k2"), ())
+    return Join(left=left, right=right, kind=kind, condition=opaque("k = k2"), keys=())
 
 
 def test_large_sources_are_refreshed_and_small_ones_recomputed() -> None:
@@ -58,14 +61,14 @@ def test_groups_that_may_be_recomputed_count_as_read() -> None:
 
 
 def test_windows_read_their_input_twice() -> None:
-    window = GroupwiseOp(T, "window", (K,), T.columns, "rank()")
+    window = GroupwiseOp(child=T, kind="window", keys=(K,), columns=T.columns, text="rank()")
     assert estimated(window).refresh > estimated(T).refresh + 1.9 * GIGABYTE / RATES.scan_bytes
 
 
 def test_a_window_over_exact_columns_reads_a_large_input_once() -> None:
     """What was is what is less the change (pruning.py); doubles that are equal need not be the same bits."""
     narrow = project(T, K, Q)
-    window = GroupwiseOp(narrow, "window", (K,), narrow.columns, "rank()")
+    window = GroupwiseOp(child=narrow, kind="window", keys=(K,), columns=narrow.columns, text="rank()")
     few, many = (estimated(window, change=change).refresh for change in (1e6, 1e8))
     once = GIGABYTE * 1.0 / RATES.scan_bytes
     assert 0.9 * once < few - estimated(narrow).refresh < 1.1 * once
@@ -85,7 +88,7 @@ def test_a_right_join_is_the_left_join_of_its_sides_exchanged(change: float, mov
 def test_a_term_that_a_declared_key_empties_reads_nothing() -> None:
     """Rows that are only added to what others refer to match none of these."""
     keys = ((Reference(K), Reference(K2), False),)
-    plan = grouped(Join(T, D, "inner", opaque("k = k2"), keys), (K,), SUM)
+    plan = grouped(Join(left=T, right=D, kind="inner", condition=opaque("k = k2"), keys=keys), (K,), SUM)
     refers = (PrimaryKeyFact("d", ("k2",)), ForeignKeyFact("t", ("K",), "d", ("k2",)))
     added = {"t": GIGABYTE, "d": 1e6, "change": 0.0, "moved": 1e5}
     unknown, empty = (estimated(plan, facts=facts, **added) for facts in (refers, (*refers, AppendOnlyFact("d"))))
@@ -108,13 +111,24 @@ def test_rounds_are_those_of_the_last_epochs() -> None:
     """Protects from a recursion that is kept though each refresh takes more rounds than the batch has levels."""
     node, known = Column("node", "int"), Column("known", "int")
     found = Join(
-        Given("loop_1", (known,)), D, "inner", opaque("known = k2"), ((Reference(known), Reference(K2), False),)
+        left=Given("loop_1", (known,)),
+        right=D,
+        kind="inner",
+        condition=opaque("known = k2"),
+        keys=((Reference(known), Reference(K2), False),),
     )
-    loop = Loop("loop_1", "set", project(T, K), project(found, renamed(K2, "next")), (node,), 1000)
+    loop = Loop(
+        name="loop_1",
+        kind="set",
+        init=project(T, K),
+        step=project(found, renamed(K2, "next")),
+        columns=(node,),
+        limit=1000,
+    )
     program = compile_query(draft(loop))
-    sizes = {"t": 1e6, "d": 1e6}, {"t": 1e3, "d": 0.0}, {"t": 3, "d": 2}
+    sizes = Volume(total={"t": 1e6, "d": 1e6}, change={"t": 1e3, "d": 0.0}, columns={"t": 3, "d": 2})
     few, many, deep = (
-        estimate_cost(program, Volume(*sizes, rounds={"loop_1": rounds}, levels={"loop_1": levels}), RATES)
+        estimate_cost(program, replace(sizes, rounds={"loop_1": rounds}, levels={"loop_1": levels}), RATES)
         for rounds, levels in ((1, 10), (40, 10), (1, 100))
     )
     assert few.refresh < few.recompute < many.refresh

@@ -35,7 +35,9 @@ def test_head_states_answer_and_columns() -> None:
 
 def test_each_node_has_its_rule() -> None:
     """From the answer down to the sources; a view among them is named as one."""
-    plan = grouped(Join(where(T, "v > 0"), D, "left", opaque("k = k2")), (NAME,), call("n", "count", V))
+    plan = grouped(
+        Join(left=where(T, "v > 0"), right=D, kind="left", condition=opaque("k = k2")), (NAME,), call("n", "count", V)
+    )
     shown = [line.partition(" | ") for line in lines(plan, NAME, invariant=("d",), views=("d",))[-5:]]
     assert [node for node, _, _ in shown] == [
         "group by name: count(v)", "left join on k = k2", "filter v > 0", "source t (K, Q, V)", "view d (k2, name)",
@@ -56,12 +58,16 @@ def test_a_term_that_a_foreign_key_empties_is_named() -> None:
         shown = explain_rules(draft(grouped(plan, (K,), call("n", "count", V)), facts=facts)).node_rules
         return next(verdict.rule for verdict in shown if "join" in verdict.node)
 
-    assert "no term for d if its rows were only added or only removed" in rule(Join(T, D, "inner", condition, keys))
-    assert "no term for d if" in rule(Join(D, T, "right", condition, swapped))
-    assert "new rows of d match no existing row of t (foreign key K)" in rule(Join(D, T, "left", condition, swapped))
-    assert "foreign key" not in rule(Join(T, D, "inner", condition))
+    assert "no term for d if its rows were only added or only removed" in rule(
+        Join(left=T, right=D, kind="inner", condition=condition, keys=keys)
+    )
+    assert "no term for d if" in rule(Join(left=D, right=T, kind="right", condition=condition, keys=swapped))
+    assert "new rows of d match no existing row of t (foreign key K)" in rule(
+        Join(left=D, right=T, kind="left", condition=condition, keys=swapped)
+    )
+    assert "foreign key" not in rule(Join(left=T, right=D, kind="inner", condition=condition))
     facts = (*facts, AppendOnlyFact("d"))
-    assert "no term for d: " in rule(Join(T, D, "left", condition, keys))
+    assert "no term for d: " in rule(Join(left=T, right=D, kind="left", condition=condition, keys=keys))
 
 
 def test_distinct_rows_by_a_primary_key_need_no_state() -> None:
@@ -70,7 +76,7 @@ def test_distinct_rows_by_a_primary_key_need_no_state() -> None:
     shown = compile_query(draft(grouped(where(D, "k2 > 1"), (K2, NAME)), K2, facts=facts))
     assert (shown.states, len(shown.constraints)) == ((), 1)
     assert "distinct k2, name" in shown.notes[0] and "d: primary key (k2)" in shown.notes[0]
-    for plan in (grouped(D, (NAME,)), grouped(Join(D, T, "inner", None), (K2,))):
+    for plan in (grouped(D, (NAME,)), grouped(Join(left=D, right=T, kind="inner", condition=None), (K2,))):
         assert compile_query(draft(plan, facts=facts)).states
 
 

@@ -108,7 +108,7 @@ class CrashSandbox:
         """The warehouse as a new process opens it, without caches."""
         warehouse = self.sandbox.opened(tuning=KINDS[self.kind].tuning)
         warehouse.source("orders", Delta(self.orders))
-        warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", "day"))
+        warehouse.source("dropped", Files(str(self.folder / "dropped"), "csv", "n INT, day STRING", partition_by="day"))
         return warehouse
 
     def view(self, query: str | None = None) -> View:

@@ -32,7 +32,7 @@ def intent(epoch: int, generation: int = 1) -> Intent:
 
 
 def report(epoch: int) -> Report:
-    return Report("v", epoch, 1, "applied", "", {"orders": (None, 3)})
+    return Report(view="v", epoch=epoch, generation=1, verdict="applied", sentence="", versions={"orders": (None, 3)})
 
 
 def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -76,7 +76,16 @@ def test_a_pipeline_may_show_values(tmp_path: Path) -> None:
 
 
 def test_a_failed_check_shows_rows_only_where_the_pipeline_says_so() -> None:
-    found = Verification("sales", False, 1, 0, 3, {"sales": 2}, (f"missing {{'card': '{SECRET}'}}",), "sales differs.")
+    found = Verification(
+        view="sales",
+        ok=False,
+        missing=1,
+        extra=0,
+        rows=3,
+        versions={"sales": 2},
+        sample=(f"missing {{'card': '{SECRET}'}}",),
+        sentence="sales differs.",
+    )
     assert "sample" not in metadata.of_verification(found, show_rows=False)
     assert SECRET in str(metadata.of_verification(found, show_rows=True)["sample"].value)
 

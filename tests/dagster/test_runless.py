@@ -46,7 +46,15 @@ class Pages:
         self.defined = built(self.pipeline)
 
     def landed(self, version: int, landed: tuple[str, ...], unchanged: tuple[str, ...] = ()) -> None:
-        landing = Landing("sales", version, landed, unchanged, (), 10 * len(landed), 1.0)
+        landing = Landing(
+            source="sales",
+            version=version,
+            landed=landed,
+            unchanged=unchanged,
+            removed=(),
+            rows=10 * len(landed),
+            seconds=1.0,
+        )
         runless.report_to(self.instance, [Landed(self.pipeline, landing)])
 
     def refreshed(self, **changed: Any) -> None:
@@ -168,7 +176,9 @@ def test_a_table_that_is_not_cut_is_one_asset(tmp_path: Path) -> None:
     write(tmp_path, "shop")
     pipeline, instance = catalogue.load("shop", tmp_path), dg.DagsterInstance.ephemeral()
     for landed, unchanged in (("*",), ()), ((), ("*",)), ((), ("*",)):
-        landing = Landing("sales", 0, landed, unchanged, (), len(landed), 1.0)
+        landing = Landing(
+            source="sales", version=0, landed=landed, unchanged=unchanged, removed=(), rows=len(landed), seconds=1.0
+        )
         runless.report_to(instance, [Landed(pipeline, landing)])
     assert event_count(instance, LANDED) == 1
 
@@ -198,9 +208,24 @@ def test_views_below_are_reported_first_and_only_when_they_moved(tmp_path: Path)
     top, instance = catalogue.load("top", tmp_path), dg.DagsterInstance.ephemeral()
     below = pretended_view("sales")
     view = pretended_view("top", low=below)
-    first = Report("sales", 1, 1, "applied", "sales: epoch 1 applied", {"sales": (None, 0)})
+    first = Report(
+        view="sales",
+        epoch=1,
+        generation=1,
+        verdict="applied",
+        sentence="sales: epoch 1 applied",
+        versions={"sales": (None, 0)},
+    )
     for verdict in ("applied", "nothing to do"):
-        done = Report("top", 1, 1, verdict, "top", {"view sales": (None, 3)}, below=(replace(first, verdict=verdict),))
+        done = Report(
+            view="top",
+            epoch=1,
+            generation=1,
+            verdict=verdict,
+            sentence="top",
+            versions={"view sales": (None, 3)},
+            below=(replace(first, verdict=verdict),),
+        )
         runless.report_to(instance, orchestrator.report_refresh(top, view, done))
     assert (event_count(instance, keys.view("sales")), event_count(instance, keys.view("top"))) == (1, 2)
     event = instance.get_latest_materialization_event(keys.view("top"))

@@ -67,7 +67,7 @@ def test_avro_that_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
     path = avro_file(spark, drop.put("a.avro", b""), [(i,) for i in range(2000)], "id BIGINT")
     path.write_bytes(path.read_bytes()[:-600])
     drop.refused(path, " is damaged, or a value in it does not fit the declared schema: ")
-    drop.warehouse.source("s", Stream("avro", "id BIGINT", str(drop.folder)))
+    drop.warehouse.source("s", Stream("avro", "id BIGINT", path=str(drop.folder)))
     with pytest.raises(SourceError, match=rf"Spark could not read its stream at {path}: "):
         drop.warehouse.land("s")
 

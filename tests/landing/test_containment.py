@@ -219,7 +219,9 @@ def test_what_became_a_link_is_not_taken(taking: Staging, root: Path, monkeypatc
 def shared(spark: SparkSession, root: Path, tmp_path: Path) -> Iterator[Warehouse]:
     root.chmod(0o777)
     warehouse = Warehouse(spark, tmp_path / "wh")
-    warehouse.source("s", Files(str(root), "csv", "id int, s string, day int", "day", malformed="quarantine"))
+    warehouse.source(
+        "s", Files(str(root), "csv", "id int, s string, day int", partition_by="day", malformed="quarantine")
+    )
     yield warehouse
     assert not list((tmp_path / "wh" / "landed" / "s").glob("incoming*"))
 
@@ -251,7 +253,7 @@ def test_a_landing_reads_what_was_checked(shared: Warehouse, root: Path, monkeyp
     [row] = shared.quarantine("s").collect()
     assert (row.file, row.line, row.row) == (str(root / "day=2" / "c.csv"), 3, "three,y")
     failing = Warehouse(shared.spark, shared.root)
-    failing.source("s", Files(str(root), "csv", "id int, s string, day int", "day"))
+    failing.source("s", Files(str(root), "csv", "id int, s string, day int", partition_by="day"))
     with pytest.raises(SourceError, match=rf": {root}/day=2/c\.csv, line 3, does not fit .* row three,y: "):
         failing.land("s")
     assert Counter(path.name for path in root.rglob("*.csv")) == Counter(["a.csv", "c.csv"])

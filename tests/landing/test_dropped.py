@@ -29,7 +29,7 @@ def drop(file: Path, content: str | bytes = "id\n1\n") -> Path:
 def files(
     root: Path, format: Literal["csv", "json", "parquet"] = "csv", by: str | None = "day", **options: str
 ) -> Files:
-    return Files(str(root), format, "id int, day string", by, options=options)
+    return Files(str(root), format, "id int, day string", partition_by=by, options=options)
 
 
 def test_partitions_are_folders_with_data(tmp_path: Path) -> None:

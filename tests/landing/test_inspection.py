@@ -41,7 +41,7 @@ def inspect(spark: SparkSession, root: Path, format: str) -> list[str]:
     """Look into the files of all partitions."""
     options = {"rowTag": "row"} if format == "xml" else {"wholetext": "true"} if format == "text" else {}
     columns: list[StructField] = list(catalyst.schema_of(SCHEMA))
-    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", "day", options=options)
+    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", partition_by="day", options=options)
     return list(Inspection(spark, "s", files, columns, root).digests([*partitions_in("s", files).values()]))
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> No
     (tmp_path / "day=1").mkdir()
     file = tmp_path / "day=1" / "a.csv"
     file.write_bytes(GOOD["csv"])
-    files = Files(str(tmp_path), "csv", f"{SCHEMA}, day int", "day")
+    files = Files(str(tmp_path), "csv", f"{SCHEMA}, day int", partition_by="day")
     found = [*partitions_in("s", files).values()]
     file.unlink()
     with pytest.raises(FileNotFoundError) as caught:
@@ -104,7 +104,7 @@ def test_batches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for day in range(5):
         (tmp_path / f"day={day}").mkdir()
         (tmp_path / f"day={day}" / "a.csv").write_text("x" * 10)
-    found = [*partitions_in("s", Files(str(tmp_path), "csv", "day int", "day")).values()]
+    found = [*partitions_in("s", Files(str(tmp_path), "csv", "day int", partition_by="day")).values()]
     monkeypatch.setattr(inspection, "BATCH_BYTES", 20)
     assert [[each.key for each in batch] for batch in in_batches(found)] == [["0", "1"], ["2", "3"], ["4"]]
 

@@ -41,7 +41,7 @@ class Drop:
     def warehouse(self) -> Warehouse:
         made = Warehouse(self.spark, self.root)
         schema = "id int, s string" + (f", {self.by} {self.type}" if self.by else "")
-        made.source("orders", Files(self.address, "csv", schema, self.by))
+        made.source("orders", Files(self.address, "csv", schema, partition_by=self.by))
         return made
 
     def put(self, key: str, *ids: int, file: str = "a.csv") -> Path:
@@ -220,11 +220,14 @@ def test_what_the_manifest_does_not_say_is_landed_anew(drop: Drop) -> None:
     assert drop.warehouse.land("orders").landed == ("2",)
     assert drop.rows() == Counter({(2, "2"): 1})
     other = Warehouse(drop.spark, drop.root)
-    other.source("orders", Files(drop.address, "csv", "id int, s string, day string", "day", options={"comment": "2"}))
+    other.source(
+        "orders",
+        Files(drop.address, "csv", "id int, s string, day string", partition_by="day", options={"comment": "2"}),
+    )
     assert other.land("orders").landed == ("2",)
     assert drop.rows() == Counter()
     third = Warehouse(drop.spark, drop.root)
-    third.source("orders", Files(drop.address, "csv", "id bigint, s string, day string", "day"))
+    third.source("orders", Files(drop.address, "csv", "id bigint, s string, day string", partition_by="day"))
     with pytest.raises(SourceError, match="another schema is declared than its landed table has"):
         third.land("orders")
 

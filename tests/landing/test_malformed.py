@@ -61,7 +61,7 @@ BAD_JSON = {
 
 def warehouse(spark: SparkSession, folder: Path, format: Literal["csv", "json", "parquet"], schema: str) -> Warehouse:
     made = Warehouse(spark, folder / "warehouse")
-    made.source("orders", Files(str(folder / "drop"), format, schema, "day"))
+    made.source("orders", Files(str(folder / "drop"), format, schema, partition_by="day"))
     return made
 
 
@@ -162,7 +162,7 @@ def test_a_declaration_that_cannot_be_read_by(spark: SparkSession, tmp_path: Pat
     """Protects from a schema that fails as a traceback."""
     drop(tmp_path, "day=1/a.csv", b"id\n1\n")
     wh = Warehouse(spark, tmp_path / "warehouse")
-    wh.source("orders", Files(str(tmp_path / "drop"), "csv", schema, "day"))
+    wh.source("orders", Files(str(tmp_path / "drop"), "csv", schema, partition_by="day"))
     with pytest.raises(SourceError, match=says):
         wh.land("orders")
     if "schema" in says or "columns" in says:  # also where a query is read before anything is landed

@@ -41,7 +41,7 @@ class Moved:
     def warehouse(self) -> Warehouse:
         made = Warehouse(self.spark, self.folder / "warehouse")
         schema = "id int, v int, day date, hour int"
-        made.source("orders", Files(str(self.folder / "drop"), "csv", schema, self.by or None))
+        made.source("orders", Files(str(self.folder / "drop"), "csv", schema, partition_by=self.by or None))
         return made
 
     def put(self, by: str, rows: list[Row]) -> None:
@@ -129,7 +129,7 @@ class Told:
     def land(self, zone: str) -> Landing:
         with session(self.spark, zone):
             warehouse = Warehouse(self.spark, self.folder / "warehouse")
-            warehouse.source("times", Files(str(self.folder / "drop"), self.form, self.schema, "day"))  # type: ignore[arg-type]
+            warehouse.source("times", Files(str(self.folder / "drop"), self.form, self.schema, partition_by="day"))  # type: ignore[arg-type]
             return warehouse.land("times")
 
     def rows(self, zone: str, column: str) -> Counter[str]:

@@ -28,7 +28,7 @@ class Shop:
 
     def open(self, **options: Any) -> Warehouse:
         made = Warehouse(self.spark, self.root)
-        made.source("orders", Files(self.address, "csv", SCHEMA, "day", **options))
+        made.source("orders", Files(self.address, "csv", SCHEMA, partition_by="day", **options))
         return made
 
     def put(self, name: str, text: str) -> Path:

@@ -53,7 +53,13 @@ def draft(spark: SparkSession, query: QueryText, declared: Mapping[str, SourceDe
     facts = collect_facts(declared or {}, {}, found.sources)
     equality = SparkEquality(spark, found.attributes)
     return Draft(
-        found.plan, found.outputs, found.fingerprint, found.forbidden, INVARIANT, facts=facts, equality=equality
+        plan=found.plan,
+        outputs=found.outputs,
+        fingerprint=found.fingerprint,
+        refusals=found.forbidden,
+        invariant=INVARIANT,
+        facts=facts,
+        equality=equality,
     )
 
 

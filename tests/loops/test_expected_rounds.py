@@ -10,7 +10,9 @@ from deltafold.store.journal import Entry, Intent
 
 def entry(epoch: int, mode: str = "incremental", **rounds: list[int]) -> Entry:
     """A finished epoch whose loop moved so many rows in each round."""
-    report = Report("v", epoch, 1, "applied", "", rounds={"loop_1": rounds} if rounds else {})
+    report = Report(
+        view="v", epoch=epoch, generation=1, verdict="applied", sentence="", rounds={"loop_1": rounds} if rounds else {}
+    )
     return Entry(Intent("v", 1, epoch, "f", 1, {}, mode=mode), report, {})
 
 

@@ -37,7 +37,9 @@ QUERIES = (
 
 def compiled(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Program:
     found = read_query(spark, query, {name: schema_of(ddl) for name, ddl in SCHEMAS.items()})
-    return compile_query(Draft(found.plan, found.outputs, found.fingerprint, found.forbidden))
+    return compile_query(
+        Draft(plan=found.plan, outputs=found.outputs, fingerprint=found.fingerprint, refusals=found.forbidden)
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)

@@ -12,7 +12,7 @@ from deltafold.store.answer_pointer import PointerFile
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.journal import Chunk, Intent, Journal, Pin
 
-DONE = Report("v", 1, 1, "applied", "")
+DONE = Report(view="v", epoch=1, generation=1, verdict="applied", sentence="")
 
 
 def epoch(folder: Path, pins: dict[str, Pin], number: int = 1, done: bool = True, **tables: int) -> None:
@@ -70,7 +70,17 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
         part = replace(intent, generation=2, epoch=number, part=Chunk(number, 2, 1))
         journal.finish(part, replace(DONE, finished=day), {"view": number})
     assert superseded_since(tmp_path, 1) == "2026-01-09"
-    address = Address("v", str(tmp_path / "g2" / "view"), "g2/view", 2, 2, 2, (), "2026-01-09", since="2026-01-12")
+    address = Address(
+        view="v",
+        path=str(tmp_path / "g2" / "view"),
+        table="g2/view",
+        version=2,
+        generation=2,
+        epoch=2,
+        columns=(),
+        finished="2026-01-09",
+        since="2026-01-12",
+    )
     PointerFile(tmp_path).write(address)
     assert superseded_since(tmp_path, 1) == "2026-01-12"
     journal.finish(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0})

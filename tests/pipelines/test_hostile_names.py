@@ -40,7 +40,7 @@ def test_a_life_in_a_folder(spark: SparkSession, tmp_path: Path, number: int) ->
         spark, folder / "warehouse", Tuning(rewrite_files=0, rewrite_touched_bytes=0, small_files=1)
     )  # a MERGE
     schema = f"{quoted(column)} INT, v INT, {quoted(PARTITION)} STRING"
-    warehouse.source("s", Files(str(folder / "drop"), "json", schema, PARTITION))
+    warehouse.source("s", Files(str(folder / "drop"), "json", schema, partition_by=PARTITION))
     warehouse.land("s")
     view = warehouse.view("v", f"SELECT {quoted(column)}, sum(v), count(*) FROM s GROUP BY {quoted(column)}")
     view.refresh()

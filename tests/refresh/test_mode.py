@@ -18,7 +18,9 @@ TUNING = Tuning(new_table_seconds=1.5, timed_epochs=3)
 
 
 def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: EpochVerdict = "applied") -> Entry:
-    report = Report("v", epoch, generation, verdict, "", seconds=seconds, estimates=ESTIMATES)
+    report = Report(
+        view="v", epoch=epoch, generation=generation, verdict=verdict, sentence="", seconds=seconds, estimates=ESTIMATES
+    )
     return Entry(Intent("v", generation, epoch, "f", 1, {}, mode=mode), report)
 
 

@@ -107,7 +107,7 @@ class SoakSandbox:
         made = Warehouse(self.spark, self.root, self.tuning)
         for name in TABLES:
             made.source(name, Delta(str(self.folder / name)))
-        made.source("sales", Files(str(self.drop), "csv", SALES, "day"))
+        made.source("sales", Files(str(self.drop), "csv", SALES, partition_by="day"))
         for low in chain(view)[:-1]:
             made.source(low, made.view(low, query(low), POLICIES.get(low, "incremental")))
         return made

@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     warehouse = Warehouse(spark, folder / "warehouse")
     for name, path in (("sales", sales), ("shops", shops)):
         warehouse.source(name, Delta(str(path)))
-    warehouse.source("dropped", Files(str(dropped), "csv", "kind STRING, n INT, day DATE", "day"))
+    warehouse.source("dropped", Files(str(dropped), "csv", "kind STRING, n INT, day DATE", partition_by="day"))
     views = {name: warehouse.view(name, query) for name, query in QUERIES.items()}
     for change in (
         (),

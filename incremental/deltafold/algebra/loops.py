@@ -54,7 +54,7 @@ POSITION = Column("__number", "int")
 """The step whose center a row of k-means is, and the number of its cluster, which is the same in all steps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Clusters:
     """A step that is a group-by of points by the nearest center (Euclidean), with aggregates that subtract.
 
@@ -71,7 +71,7 @@ class Clusters:
     answer: Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopState:
     """One loop, maintained as a stage; its answer is read as `StateRead(name, columns)`.
 

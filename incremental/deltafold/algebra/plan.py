@@ -87,7 +87,7 @@ class Item:
     scalar: Scalar
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One aggregate of a group-by.
 
@@ -255,7 +255,7 @@ class Union:
 JoinKind = Literal["inner", "left", "single", "right", "full", "semi", "anti", "existence"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Join:
     """A join; `keys`: the equalities among its conjuncts as (left, right, null_safe); `exists`: of existence alone."""
 
@@ -307,7 +307,7 @@ Undetermined = Literal["limit without order", "peers at a frame's edge"]
 """What leaves the answer of an operator open: two runs over the same rows may differ."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupwiseOp(OneInput):
     """An operator F whose answer for one value of `keys` depends on the rows with that value alone.
 
@@ -330,7 +330,7 @@ class GroupwiseOp(OneInput):
 UnsupportedReason = Literal["operator", "subquery", "subquery in a limit", "join type", "undeclared source"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Unsupported:
     """A node of Spark's without an incremental rule; the compiler refuses it.
 
@@ -352,7 +352,7 @@ Keep = Literal["least", "greatest"]
 Norm = Literal["sum", "mean", "max"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopTraits:
     """What holds for every loop of a kind.
 
@@ -433,7 +433,7 @@ class Tolerance:
         return self.error * (1 - self.contraction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Loop:
     """The answer of a loop; in `step` the rows found so far are `Given(name, …)`.
 

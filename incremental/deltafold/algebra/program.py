@@ -36,7 +36,7 @@ class Slot:
         return f"{RESERVED}{self.call.column.name}_{component.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class State:
     """One homomorphism: h groups `input` by the lineage key, ⊗ merges into the table `name`.
 
@@ -114,7 +114,7 @@ class NodeRule:
     depth: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """A compiled query."""
 
@@ -179,7 +179,7 @@ def _content(stage: Stage) -> tuple[object, ...]:
     return stage.input, stage.keys, calls, tuple(slot.accumulator for slot in stage.slots)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Volume:
     """The size of each source by name: all bytes, the bytes of added and removed files, the number of columns.
 

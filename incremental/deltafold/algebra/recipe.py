@@ -24,7 +24,7 @@ SOURCE_LINE = re.compile(r"\s*source (\w+) \((.*)[)…]")  # of a plan: the colu
 MONOID_MARK = "monoid "  # before the name of a declared monoid, among `Recipe.functions`: others have no space
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe(Json):
     """A query with everything that its answer depends on.
 

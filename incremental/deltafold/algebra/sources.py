@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, cast, get_args
 
 from deltafold.algebra.errors import SourceError
@@ -67,6 +67,7 @@ class Delta:
     """
 
     path: str | None = None
+    _: KW_ONLY
     invariant: bool = False
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
@@ -175,6 +176,7 @@ class Files:
     path: str
     format: Format
     schema: str
+    _: KW_ONLY
     partition_by: str | None = None
     invariant: bool = False
     options: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -328,6 +330,7 @@ class Stream:
 
     format: str
     schema: str
+    _: KW_ONLY
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     key: str | None = None

@@ -11,7 +11,7 @@ AT_LEAST_ONE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CostRates:
     """The seconds and bytes of a machine with two cores; only their ratio matters, and measured epochs correct them.
 
@@ -53,7 +53,7 @@ class CostRates:
             raise ValueError("CostRates: scan_bytes and operator_bytes cannot be 0. Give the bytes of a second.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Sizes and limits of one warehouse, which a test replaces by passing another one.
 

@@ -17,7 +17,7 @@ Outputs = tuple[tuple[Column, str], ...]
 Publish = Literal["auto", "table"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """A query between two passes; every pass is a pure function from draft to draft.
 
@@ -54,9 +54,16 @@ class Draft:
         """Return the compiled program, once all passes have run."""
         assert self.publication is not None
         return Program(
-            self.fingerprint, self.stages, self.plan, self.outputs, self.publication, self.node_rules, self.notes,
-            self.invariant, self.facts,
-        )  # fmt: skip
+            fingerprint=self.fingerprint,
+            stages=self.stages,
+            answer=self.plan,
+            outputs=self.outputs,
+            publication=self.publication,
+            node_rules=self.node_rules,
+            notes=self.notes,
+            invariant=self.invariant,
+            constraints=self.facts,
+        )
 
 
 Pass = Callable[[Draft], Draft]

@@ -11,7 +11,7 @@ from deltafold.algebra.monoids.family import infer_monoid
 from deltafold.algebra.monoids.kinds import Group, Monoid, Recomputed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """A kind of operator: its rule, the state stored for it, the reads, and the effect of deletions."""
 
@@ -47,73 +47,109 @@ def list_aggregates(kind: type[Group | Monoid | Recomputed]) -> str:
 
 KEYED = "the group row count, and the aggregates' own columns, by lineage key"
 LINEAR = Operator(
-    "SELECT, WHERE, explode, UNION ALL, cube, rollup, grouping sets, scalar Python and Arrow functions",
-    "linear", "none", "the change alone", "the same operator on deleted rows",
-)  # fmt: skip
+    name="SELECT, WHERE, explode, UNION ALL, cube, rollup, grouping sets, scalar Python and Arrow functions",
+    rule="linear",
+    state="none",
+    reads="the change alone",
+    deletions="the same operator on deleted rows",
+)
 INNER = Operator(
-    "inner, cross and comma joins on any condition, uncorrelated scalar subqueries",
-    "one term for each input that changed: the inputs before it as they are now, those after it as they were",
-    "none", "the other inputs, within the intervals of the change's keys", "as any change",
-)  # fmt: skip
+    name="inner, cross and comma joins on any condition, uncorrelated scalar subqueries",
+    rule="one term for each input that changed: the inputs before it as they are now, those after it as they were",
+    state="none",
+    reads="the other inputs, within the intervals of the change's keys",
+    deletions="as any change",
+)
 OUTER = Operator(
-    "left, right and full joins, IN, EXISTS and their negations, correlated subqueries, LATERAL, INTERSECT, EXCEPT",
-    "Δl, then the rows that a changed row of r can match, before and after",
-    "none; one for each GROUP BY within, and for the keys that IN or EXISTS looks for in a join",
-    "both inputs, within the intervals of the change's keys", "as any change",
-)  # fmt: skip
+    name="left, right and full joins, IN, EXISTS and their negations, correlated subqueries, LATERAL, INTERSECT, "
+    "EXCEPT",
+    rule="Δl, then the rows that a changed row of r can match, before and after",
+    state="none; one for each GROUP BY within, and for the keys that IN or EXISTS looks for in a join",
+    reads="both inputs, within the intervals of the change's keys",
+    deletions="as any change",
+)
 ADDITIVE = Operator(
-    f"GROUP BY and totals: {list_aggregates(Group)}",
-    "state ⊗ h(ΔS), one MERGE", KEYED, "touched buckets of the state", "subtract",
-)  # fmt: skip
+    name=f"GROUP BY and totals: {list_aggregates(Group)}",
+    rule="state ⊗ h(ΔS), one MERGE",
+    state=KEYED,
+    reads="touched buckets of the state",
+    deletions="subtract",
+)
 EXTREME = Operator(
-    f"GROUP BY and totals: {list_aggregates(Monoid)}, "
-    "declared monoids (with an inverse, for deleted values that it does not cancel alone)", ADDITIVE.rule, KEYED,
-    "touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
-    "recompute the groups whose value they reach",
-)  # fmt: skip
+    name=f"GROUP BY and totals: {list_aggregates(Monoid)}, "
+    "declared monoids (with an inverse, for deleted values that it does not cancel alone)",
+    rule=ADDITIVE.rule,
+    state=KEYED,
+    reads="touched buckets of the state; where a deletion reaches a group's value, the rows of that group",
+    deletions="recompute the groups whose value they reach",
+)
 UNMERGED = Operator(
-    f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's", "touched groups are recomputed",
-    "the answer of each group", "the rows of touched groups", "recomputed",
-)  # fmt: skip
+    name=f"GROUP BY and totals: {list_aggregates(Recomputed)} aggregate of Spark's",
+    rule="touched groups are recomputed",
+    state="the answer of each group",
+    reads="the rows of touched groups",
+    deletions="recomputed",
+)
 DISTINCT = Operator(
-    "SELECT DISTINCT, UNION, DISTINCT in aggregates", "group row count crossing zero",
-    "the row count of each distinct value", "touched buckets of the state", "subtract",
-)  # fmt: skip
+    name="SELECT DISTINCT, UNION, DISTINCT in aggregates",
+    rule="group row count crossing zero",
+    state="the row count of each distinct value",
+    reads="touched buckets of the state",
+    deletions="subtract",
+)
 WINDOW = Operator(
-    "windows with PARTITION BY, QUALIFY, top-k per group, Pandas functions of groups",
-    "touched partitions, before and after", "none", "the rows of touched partitions", "recomputed",
-)  # fmt: skip
+    name="windows with PARTITION BY, QUALIFY, top-k per group, Pandas functions of groups",
+    rule="touched partitions, before and after",
+    state="none",
+    reads="the rows of touched partitions",
+    deletions="recomputed",
+)
 WHOLE = Operator(
-    "windows without PARTITION BY, ORDER BY with LIMIT or OFFSET", "all rows, before and after", "none",
-    "all rows of the input, twice", "recomputed",
-)  # fmt: skip
+    name="windows without PARTITION BY, ORDER BY with LIMIT or OFFSET",
+    rule="all rows, before and after",
+    state="none",
+    reads="all rows of the input, twice",
+    deletions="recomputed",
+)
 RECURSION = Operator(
-    "fixpoint, WITH RECURSIVE … UNION",
-    "derivations are counted by level; in rounds, rows without one at their level are removed, then others are added",
-    "each row with its levels and the number of derivations at each",
-    "touched rows of the state; the other inputs of the step, within the intervals of the round's keys",
-    "as any change",
-)  # fmt: skip
+    name="fixpoint, WITH RECURSIVE … UNION",
+    rule="derivations are counted by level; in rounds, rows without one at their level are removed, then others are "
+    "added",
+    state="each row with its levels and the number of derivations at each",
+    reads="touched rows of the state; the other inputs of the step, within the intervals of the round's keys",
+    deletions="as any change",
+)
 LEVELS = Operator(
-    "WITH RECURSIVE … UNION ALL, fixpoint with a key", "the levels that a change reaches, in rising order",
-    RECURSION.state, RECURSION.reads, "as any change",
-)  # fmt: skip
+    name="WITH RECURSIVE … UNION ALL, fixpoint with a key",
+    rule="the levels that a change reaches, in rising order",
+    state=RECURSION.state,
+    reads=RECURSION.reads,
+    deletions="as any change",
+)
 REPLAY = Operator(
-    "iterate with times", "the steps are evaluated from the start, and the difference is applied",
-    "the answer; the group-bys below the step", "the start and the inputs of the step, in every step", "recomputed",
-)  # fmt: skip
+    name="iterate with times",
+    rule="the steps are evaluated from the start, and the difference is applied",
+    state="the answer; the group-bys below the step",
+    reads="the start and the inputs of the step, in every step",
+    deletions="recomputed",
+)
 CLUSTERS = Operator(
-    "iterate with times, of a group-by of points by the nearest center (k-means)",
-    "the change of the points is added to the sums of each step, and old points whose nearest center may have changed "
-    "are taken from one sum to another",
-    "the centers of each step and the sums of their points; the answer; once needed, the points with their margins",
-    "those; the points whose margin is less than what centers have moved; all points, in every step, once these are "
-    "more than a tenth", "subtract",
-)  # fmt: skip
+    name="iterate with times, of a group-by of points by the nearest center (k-means)",
+    rule="the change of the points is added to the sums of each step, and old points whose nearest center may have "
+    "changed are taken from one sum to another",
+    state="the centers of each step and the sums of their points; the answer; once needed, the points with their "
+    "margins",
+    reads="those; the points whose margin is less than what centers have moved; all points, in every step, once these "
+    "are more than a tenth",
+    deletions="subtract",
+)
 CONVERGENCE = Operator(
-    "iterate to a residual or an error", "steps from the stored answer, until the measured residual is small enough",
-    REPLAY.state, "the inputs of the step, in every step", "as any change",
-)  # fmt: skip
+    name="iterate to a residual or an error",
+    rule="steps from the stored answer, until the measured residual is small enough",
+    state=REPLAY.state,
+    reads="the inputs of the step, in every step",
+    deletions="as any change",
+)
 OPERATORS = (
     LINEAR,
     INNER,

@@ -110,9 +110,17 @@ class FileLander:
         if version is None:
             raise SourceError(f"source {self.name}: no files yet in {self.files.path}. Put some there and land again.")
         unchanged = tuple(p for p in found.seen if p not in found.changed)
-        seconds, counts = time.monotonic() - start, (written.late, written.kept)
         return Landing(
-            self.name, version, found.changed, unchanged, found.removed, written.rows, seconds, quarantined, *counts
+            source=self.name,
+            version=version,
+            landed=found.changed,
+            unchanged=unchanged,
+            removed=found.removed,
+            rows=written.rows,
+            seconds=time.monotonic() - start,
+            quarantined=quarantined,
+            late=written.late,
+            kept=written.kept,
         )
 
     def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> Written:

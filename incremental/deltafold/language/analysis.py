@@ -45,7 +45,7 @@ CLOCK_CALL = re.compile(
 SchemaOf = Callable[[str], StructType | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Analysis:
     """A query as Spark analysed it, in a session of its own; it determines the answer's columns.
 
@@ -110,14 +110,14 @@ class Analysis:
         columns = [translation.names.column(a) for a in catalyst.sequence(self.normal.output())]
         outputs = tuple(zip(columns, (column.name for column in self.columns), strict=True))
         return Query(
-            algebra,
-            outputs,
-            _answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
-            tuple(translation.scalars.forbidden),
-            self.settings,
-            translation.names.attributes,
-            tuple(translation.names.created),
-            translation.loops.called,
+            plan=algebra,
+            outputs=outputs,
+            ordering=_answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
+            forbidden=tuple(translation.scalars.forbidden),
+            settings=self.settings,
+            attributes=translation.names.attributes,
+            names=tuple(translation.names.created),
+            loops=translation.loops.called,
         )
 
 
@@ -176,7 +176,15 @@ def analyse(
             raise NoDataError(source) from error
         for part in (plan, *loops.plans):
             check_declared(clone, part, {*relations, *loops.numbers}, missing)
-    return Analysis(clone, plan, relations, answer_settings(clone), loops, monoids, placeholders)
+    return Analysis(
+        spark=clone,
+        plan=plan,
+        relations=relations,
+        settings=answer_settings(clone),
+        loops=loops,
+        monoids=monoids,
+        placeholders=placeholders,
+    )
 
 
 def _check_query(spark: SparkSession, query: QueryText) -> None:

@@ -39,7 +39,7 @@ class Ordering:
     nulls_first: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Query:
     """A translated query.
 

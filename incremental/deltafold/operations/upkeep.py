@@ -71,9 +71,16 @@ class UpkeepRun:
         generations = self._remove_generations(generation, needs)
         entries = self.store.journal.prune(self.store.tuning.kept_epochs)
         done = Upkeep(
-            self.store.view, "", self.hours, tables, generations, entries, self._retention(tables),
-            round(time.monotonic() - start, 3), now(),
-        )  # fmt: skip
+            view=self.store.view,
+            sentence="",
+            retention_hours=self.hours,
+            tables=tables,
+            generations=generations,
+            entries=entries,
+            keeps=self._retention(tables),
+            seconds=round(time.monotonic() - start, 3),
+            finished=now(),
+        )
         return replace(done, sentence=summarize_upkeep(done))
 
     def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
@@ -86,7 +93,7 @@ class UpkeepRun:
         elif fragmented:
             table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
         work = "as it was" if not fragmented else "sorted" if keys else "compacted"
-        return TableUpkeep(work, len(fragmented), (files, table.size()[0]), 0, 0)
+        return TableUpkeep(work=work, partitions=len(fragmented), files=(files, table.size()[0]), removed=0, freed=0)
 
     def _find_fragmented(self, parts: Sequence[PartitionFiles]) -> list[PartitionFiles]:
         """Return the partitions that a compaction would improve."""
@@ -116,7 +123,13 @@ class UpkeepRun:
             elif parts and column is not None:
                 values = [HIVE_NULL if part.value is None else part.value for part in parts]
                 table.compact(partition_condition(column, table.schema()[column].dataType, values))
-            done = TableUpkeep("compacted" if parts else "as it was", len(parts), (files, table.size()[0]), 0, 0)
+            done = TableUpkeep(
+                work="compacted" if parts else "as it was",
+                partitions=len(parts),
+                files=(files, table.size()[0]),
+                removed=0,
+                freed=0,
+            )
             needs = needs_of_sources(self._root / "views") if pinned else ()
             return self._vacuum(table, done, [need for need in needs if need.table == name])
 

@@ -183,10 +183,19 @@ def compare_answers(
     sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(found.rows, 'row')})"
     worst = max(points, key=lambda point: (not point.within, point.residual / point.allowed), default=None)
     return Verification(
-        intent.view, equal and all(point.within for point in points), found.missing, found.extra, found.rows, versions,
-        found.sample, sentence + measured_text(worst), share, worst and worst.residual, worst and worst.bound,
-        worst and worst.allowed,
-    )  # fmt: skip
+        view=intent.view,
+        ok=equal and all(point.within for point in points),
+        missing=found.missing,
+        extra=found.extra,
+        rows=found.rows,
+        versions=versions,
+        sample=found.sample,
+        sentence=sentence + measured_text(worst),
+        share=share,
+        residual=worst and worst.residual,
+        bound=worst and worst.bound,
+        allowed=worst and worst.allowed,
+    )
 
 
 def measured_text(point: MeasuredPoint | None) -> str:

@@ -262,7 +262,9 @@ def replay(
 
     allow_loss: a stream that has fewer records than were landed, too.
     """
-    return tuple(warehouse.replay(name, allow_loss and bool(source)) for name in sources_to_replay(pipeline, source))
+    return tuple(
+        warehouse.replay(name, allow_loss=allow_loss and bool(source)) for name in sources_to_replay(pipeline, source)
+    )
 
 
 def sources_to_replay(pipeline: Pipeline, source: str | None) -> tuple[str, ...]:

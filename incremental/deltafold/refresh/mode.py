@@ -139,7 +139,11 @@ class CostBased:
             name: self._changed_bytes(name, pin, sources[name], whole[name] * tuning.change_share)
             for name, pin in pins.items()
         }
-        return Volume(whole, change, {name: len(sources[name].schema(pin.after)) for name, pin in pins.items()})
+        return Volume(
+            total=whole,
+            change=change,
+            columns={name: len(sources[name].schema(pin.after)) for name, pin in pins.items()},
+        )
 
     def _changed_bytes(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
         if name in self.incremental.invariant:

@@ -30,7 +30,14 @@ def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     versions, intent = versions_by_source(pins), last.intent
     sentence = f"{view}: {NOTHING_TO_DO}, no row changed since epoch {intent.epoch}"
     return Report(
-        view, intent.epoch, intent.generation, NOTHING_TO_DO, sentence, versions, finished=now(), partitions=()
+        view=view,
+        epoch=intent.epoch,
+        generation=intent.generation,
+        verdict=NOTHING_TO_DO,
+        sentence=sentence,
+        versions=versions,
+        finished=now(),
+        partitions=(),
     )
 
 
@@ -55,10 +62,21 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVer
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{chunk}, {describe_work(effect, cost, effect.commits)}"
     sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
-        intent.view, intent.epoch, intent.generation, verdict, sentence, versions,
-        effect.change_rows, effect.groups, commits=effect.commits, paths=dict(effect.paths), finished=now(),
-        partitions=effect.partitions, rounds=dict(effect.rounds), residuals=dict(effect.residuals),
-    )  # fmt: skip
+        view=intent.view,
+        epoch=intent.epoch,
+        generation=intent.generation,
+        verdict=verdict,
+        sentence=sentence,
+        versions=versions,
+        change_rows=effect.change_rows,
+        groups=effect.groups,
+        commits=effect.commits,
+        paths=dict(effect.paths),
+        finished=now(),
+        partitions=effect.partitions,
+        rounds=dict(effect.rounds),
+        residuals=dict(effect.residuals),
+    )
     return with_cost(report, cost)
 
 

@@ -67,7 +67,7 @@ def entry_before(store: Store, intent: Intent) -> Entry | None:
 def report_of_nothing(before: Report, begun: Intent) -> Report:
     """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
     return Report(
-        begun.view, begun.epoch, begun.generation, TAKEN_BACK,
-        f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as before it",
-        versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
+        view=begun.view, epoch=begun.epoch, generation=begun.generation, verdict=TAKEN_BACK,
+        sentence=f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as before it",
+        versions=versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
     )  # fmt: skip

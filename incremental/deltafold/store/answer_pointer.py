@@ -168,7 +168,15 @@ def current_address(folder: Place, view: str, publish_as: str | None = None) -> 
     if entry is None or entry.report is None or recipe is None:
         return None
     name, generation = answer_table(view, entry), entry.intent.generation
-    table, version = f"g{generation}/{name}", (entry.after or {}).get(name)
-    columns = tuple(Column(name, kind) for name, kind in recipe.columns)
-    where = str(folder.resolve() / table), table, version
-    return Address(view, *where, generation, entry.intent.epoch, columns, entry.report.finished, publish_as)
+    table = f"g{generation}/{name}"
+    return Address(
+        view=view,
+        path=str(folder.resolve() / table),
+        table=table,
+        version=(entry.after or {}).get(name),
+        generation=generation,
+        epoch=entry.intent.epoch,
+        columns=tuple(Column(name, kind) for name, kind in recipe.columns),
+        finished=entry.report.finished,
+        publish_as=publish_as,
+    )

@@ -98,7 +98,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     last, done, view = store.journal.last(), store.journal.last_complete(), store.view
     unfinished = None if last is None or last.complete else last.intent.epoch
     if done is None or done.report is None:
-        return Status(view, unfinished=unfinished)
+        return Status(view=view, unfinished=unfinished)
     age = seconds_since(done.report.finished)
     report, consumed = done.report, base_versions(done.intent.sources)
     lags, problems = dict[str, Lag](), dict[str, str]()
@@ -109,8 +109,18 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
             problems[source_path] = str(error)
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
     sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}
-    epoch_fields = report.epoch, report.generation, report.verdict, report.finished, round(age, 1)
-    return Status(view, *epoch_fields, lags, sizes, unfinished, problems=problems)
+    return Status(
+        view=view,
+        epoch=report.epoch,
+        generation=report.generation,
+        verdict=report.verdict,
+        finished=report.finished,
+        age=round(age, 1),
+        lag=lags,
+        tables=sizes,
+        unfinished=unfinished,
+        problems=problems,
+    )
 
 
 def table_size(table: Table, tuning: Tuning) -> Size:

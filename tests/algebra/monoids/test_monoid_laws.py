@@ -95,7 +95,7 @@ def lowered(lowering: Lowering, plan: Plan, frame: DataFrame) -> Relation:
 def laboratory(request: pytest.FixtureRequest, spark: SparkSession) -> Laboratory:
     kind = KINDS[request.param]
     query = read_query(spark, kind.query, {"t": schema(spark, kind)})
-    program = compile_query(Draft(query.plan, query.outputs))
+    program = compile_query(Draft(plan=query.plan, outputs=query.outputs))
     assert not query.forbidden and len(program.states) == 1 and isinstance(program.publication, InPlace)
     return Laboratory(spark, kind, query, program.states[0], program.publication, bags(kind, CASES, SEED))
 

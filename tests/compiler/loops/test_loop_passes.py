@@ -41,7 +41,7 @@ ONE = project(T, K)
 
 
 def loop(step: Plan, kind: str = "set", **options: object) -> Loop:
-    return Loop("loop_1", kind, ONE, step, (Column("n", "int"),), 100, **options)  # type: ignore[arg-type]
+    return Loop(name="loop_1", kind=kind, init=ONE, step=step, columns=(Column("n", "int"),), limit=100, **options)  # type: ignore[arg-type]
 
 
 def over(plan: Plan, column: str = "q") -> Project:
@@ -49,7 +49,15 @@ def over(plan: Plan, column: str = "q") -> Project:
     return project(plan, next(c for c in plan.columns if c.name == column))
 
 
-JOINED = over(Join(R, EDGES, "inner", opaque("r = k"), ((Reference(R.columns[0]), Reference(K), False),)))
+JOINED = over(
+    Join(
+        left=R,
+        right=EDGES,
+        kind="inner",
+        condition=opaque("r = k"),
+        keys=((Reference(R.columns[0]), Reference(K), False),),
+    )
+)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,7 @@ JOINED = over(Join(R, EDGES, "inner", opaque("r = k"), ((Reference(R.columns[0])
         (Generate(R, Opaque("explode(r)", "int", frozenset({"r"})), False, (Column("g", "int"),)), True),
         (Expand(R, ((Reference(R.columns[0]),),), (Column("x", "int"),)), True),
         (grouped(R, R.columns), False),
-        (GroupwiseOp(R, "window", R.columns, R.columns, "rank()"), False),
+        (GroupwiseOp(child=R, kind="window", keys=R.columns, columns=R.columns, text="rank()"), False),
         (over(grouped(JOINED, (Column("q", "int"),), call("n", "count"))), False),
     ],
 )
@@ -80,12 +88,14 @@ def test_sides_of_joins(kind: JoinKind, left: bool, right: bool) -> None:
     """A row of the loop that only hides or completes other rows would be taken back when more are found."""
     exists = Column("found", "boolean") if kind == "existence" else None
     for side, (one, other) in ((left, (R, EDGES)), (right, (EDGES, R))):
-        assert (not list(nonlinear_nodes(Join(one, other, kind, None, exists=exists), "loop_1"))) == side
+        assert (
+            not list(nonlinear_nodes(Join(left=one, right=other, kind=kind, condition=None, exists=exists), "loop_1"))
+        ) == side
 
 
 def test_distinct_and_semi_joins_of_a_set() -> None:
     """Under linear operators duplicates are only counted; under others they stay."""
-    semi = Join(EDGES, R, "semi", opaque("k = r"))
+    semi = Join(left=EDGES, right=R, kind="semi", condition=opaque("k = r"))
     found = simplify_loops(draft(loop(over(grouped(project(semi, Column("q", "int")), (Column("q", "int"),)))))).plan
     assert isinstance(found, Loop)
     assert not list(nonlinear_nodes(found.step, "loop_1"))
@@ -116,7 +126,7 @@ def test_a_fixed_branch_gives_rows_in_every_level() -> None:
 def test_distinct_on_top_of_levels() -> None:
     found = simplify_loops(draft(loop(grouped(JOINED, JOINED.columns), "levels"))).plan
     assert isinstance(found, Loop) and found.distinct and not list(nonlinear_nodes(found.step, "loop_1"))
-    below = loop(over(Join(grouped(R, R.columns), EDGES, "inner", None)), "levels")
+    below = loop(over(Join(left=grouped(R, R.columns), right=EDGES, kind="inner", condition=None)), "levels")
     assert simplify_loops(draft(below)).plan == below and list(refuse_place(below, node_text))
 
 
@@ -136,7 +146,7 @@ def test_levels_of_one_side() -> None:
 
 def test_levels_of_two_sides() -> None:
     """A set takes the greater level; the sum of levels joins rows of one level alone."""
-    both = over(Join(R, S, "inner", opaque("r = s")), "s")
+    both = over(Join(left=R, right=S, kind="inner", condition=opaque("r = s")), "s")
     _, texts = levels_of(both)
     assert texts == ["greatest(__level_1, __level_2)", "__level_3 + 1"]
     found, texts = levels_of(both, "levels")
@@ -146,7 +156,7 @@ def test_levels_of_two_sides() -> None:
 
 def test_levels_of_branches() -> None:
     """Every branch has the level last, also where it stood between other columns."""
-    found, _ = levels_of(Union((JOINED, R, over(Join(S, D, "left", None), "s"))))
+    found, _ = levels_of(Union((JOINED, R, over(Join(left=S, right=D, kind="left", condition=None), "s"))))
     (union,) = (node for node in walk(found) if isinstance(node, Union))
     assert all(child.columns[-1].name.startswith(LEVEL) for child in union.children)
 
@@ -154,14 +164,14 @@ def test_levels_of_branches() -> None:
 def test_levels_through_every_linear_operator() -> None:
     exploded = Generate(R, Opaque("explode(r)", "int", frozenset({"r"})), True, (Column("g", "int"),))
     expanded = Expand(over(exploded, "g"), ((Reference(Column("g", "int")),),), (Column("x", "int"),))
-    found, _ = levels_of(over(Join(where(expanded, "x"), D, "anti", None), "x"))
+    found, _ = levels_of(over(Join(left=where(expanded, "x"), right=D, kind="anti", condition=None), "x"))
     assert [column.name for column in found.columns] == ["x", LEVEL]
 
 
 def test_a_stage_cuts_its_side_inputs() -> None:
     """The greatest parts that do not read the loop, with their states before it."""
     side = grouped(EDGES, (K,), call("top", "max", Column("q", "int"), type_="int"))
-    step = over(Join(R, side, "inner", opaque("r = k")), "top")
+    step = over(Join(left=R, right=side, kind="inner", condition=opaque("r = k")), "top")
     found = split_states(draft(loop(step)))
     assert [stage.name for stage in found.stages] == ["state_1", "loop_1"]
     (stage,) = (each for each in found.stages if each not in found.states)
@@ -172,7 +182,7 @@ def test_a_stage_cuts_its_side_inputs() -> None:
 def test_another_use_of_a_loop_reads_the_same_stage() -> None:
     one = loop(JOINED)
     two = replace(one, columns=(Column("n_2", "int"),))
-    found = split_states(draft(Join(one, two, "inner", opaque("n = n_2"))))
+    found = split_states(draft(Join(left=one, right=two, kind="inner", condition=opaque("n = n_2"))))
     assert [stage.name for stage in found.stages] == ["loop_1"]
     assert isinstance(found.plan, Join) and [c.name for c in found.plan.columns] == ["n", "n_2"]
 
@@ -180,9 +190,9 @@ def test_another_use_of_a_loop_reads_the_same_stage() -> None:
 def test_refused_constructions() -> None:
     """A pass that loses a column fails where it does so."""
     with pytest.raises(ValueError, match=r"the step of loop_1 has the columns .*, not n int"):
-        loop(Join(R, EDGES, "inner", None))
+        loop(Join(left=R, right=EDGES, kind="inner", condition=None))
     with pytest.raises(ValueError, match="the step of loop_1 reads name string, not n int"):
-        loop(over(Join(Given("loop_1", (NAME,)), EDGES, "inner", None)))
+        loop(over(Join(left=Given("loop_1", (NAME,)), right=EDGES, kind="inner", condition=None)))
     with pytest.raises(ValueError, match="loop_1 of kind best has no key"):
         loop(JOINED, "best", keep="least")
     with pytest.raises(ValueError, match="keep belongs to kind best"):
@@ -190,5 +200,7 @@ def test_refused_constructions() -> None:
 
 
 def test_side_input_that_is_a_whole_source() -> None:
-    stage = loop_stage(loop(over(Join(R, D, "inner", opaque("r = k2")), "k2")), lambda plan: plan)
+    stage = loop_stage(
+        loop(over(Join(left=R, right=D, kind="inner", condition=opaque("r = k2")), "k2")), lambda plan: plan
+    )
     assert [side.plan for side in stage.sides] == [D] and stage.sides[0].given.columns == (K2, NAME)

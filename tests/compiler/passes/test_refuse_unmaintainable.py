@@ -30,16 +30,29 @@ PEERS: Undetermined = "peers at a frame's edge"
 def test_no_join_is_refused(kind: JoinKind) -> None:
     """Whichever side changes."""
     exists = Column("found", "boolean") if kind == "existence" else None
-    assert not find_refusals(Join(T, D, kind, opaque("k = k2"), exists=exists))
+    assert not find_refusals(Join(left=T, right=D, kind=kind, condition=opaque("k = k2"), exists=exists))
 
 
 @pytest.mark.parametrize(
     ("plan", "node"),
     [
-        (GroupwiseOp(T, "window", (K,), T.columns, "last_value(v)", PEERS), "last_value(v)"),
-        (GroupwiseOp(T, "limit", (), T.columns, "limit 3", "limit without order"), "limit 3"),
+        (
+            GroupwiseOp(child=T, kind="window", keys=(K,), columns=T.columns, text="last_value(v)", undetermined=PEERS),
+            "last_value(v)",
+        ),
+        (
+            GroupwiseOp(
+                child=T, kind="limit", keys=(), columns=T.columns, text="limit 3", undetermined="limit without order"
+            ),
+            "limit 3",
+        ),
         (grouped(SourceRead("m", (("m", MAP),)), (MAP,)), "column m"),
-        (Unsupported("Sample", "Sample", "operator", "Sample", (T,), T.columns), "Sample"),
+        (
+            Unsupported(
+                kind="Sample", text="Sample", reason="operator", subject="Sample", children=(T,), columns=T.columns
+            ),
+            "Sample",
+        ),
     ],
     ids=["peers", "limit without order", "map as a key", "unsupported"],
 )
@@ -116,10 +129,10 @@ def test_states_that_no_table_can_store(plan: Plan, node: str) -> None:
 def test_every_reason_is_given_at_once() -> None:
     """A user who fixes one reason must not find the next one afterwards."""
     plan = Join(
-        GroupwiseOp(T, "limit", (), T.columns, "LIMIT 3", PEERS),
-        Unsupported("X", "X", "operator", "X", (D,), D.columns),
-        "full",
-        None,
+        left=GroupwiseOp(child=T, kind="limit", keys=(), columns=T.columns, text="LIMIT 3", undetermined=PEERS),
+        right=Unsupported(kind="X", text="X", reason="operator", subject="X", children=(D,), columns=D.columns),
+        kind="full",
+        condition=None,
     )
     with pytest.raises(RefusedError) as refused:
         compile_query(draft(plan, K, refusals=(Refusal("rand()", "it varies", "use a hash"),)))
@@ -133,4 +146,4 @@ def test_maintainable_queries_are_not_refused() -> None:
     """Ordered limits, windows, aggregates with and without a merge."""
     inner = grouped(where(T, "v > 0"), (K, Q), call("s", "sum", V), call("n", "percentile", V))
     assert not find_refusals(grouped(inner, (K,), call("m", "max", Column("s", "bigint"))))
-    assert not find_refusals(GroupwiseOp(T, "window", (K,), T.columns, "row_number()"))
+    assert not find_refusals(GroupwiseOp(child=T, kind="window", keys=(K,), columns=T.columns, text="row_number()"))

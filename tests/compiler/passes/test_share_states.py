@@ -108,7 +108,7 @@ def named(plan: Aggregate) -> Aggregate:
 
 
 def both(one: Plan, other: Plan) -> Join:
-    return Join(one, other, "inner", None)
+    return Join(left=one, right=other, kind="inner", condition=None)
 
 
 def shared(plan: Plan) -> Draft:
@@ -168,8 +168,10 @@ def test_a_larger_state_takes_the_place_of_several() -> None:
 def test_a_loop_starts_from_the_state_that_its_step_reads() -> None:
     """Init and step are plans of their own, so a table that both read is there in two copies."""
     row, answer = Column("r", "int"), Column("n", "int")
-    joined = Join(Given("loop_1", (row,)), copied(TOTAL), "inner", opaque("r = k_2"))
-    loop = Loop("loop_1", "set", project(TOTAL, K), project(joined, second(K)), (answer,), 100)
+    joined = Join(left=Given("loop_1", (row,)), right=copied(TOTAL), kind="inner", condition=opaque("r = k_2"))
+    loop = Loop(
+        name="loop_1", kind="set", init=project(TOTAL, K), step=project(joined, second(K)), columns=(answer,), limit=100
+    )
     above = named(grouped(loop, (answer,), call("m", "count", answer)))
     found = shared(both(above, named(grouped(copied(copied(TOTAL)), (), call("t", "count", second(second(K)))))))
     assert [stage.name for stage in found.stages] == ["state_1", "loop_1", "state_2", "state_3"]
@@ -250,7 +252,7 @@ def test_unions_and_expansions_match_by_position() -> None:
 def test_windows_are_compared_with_their_inputs_whole() -> None:
     """Ties within a window are broken by all columns: an input with fewer of them is another."""
     number = Column("w", "int")
-    over = GroupwiseOp(T, "window", (K,), (*T.columns, number), "k v")
+    over = GroupwiseOp(child=T, kind="window", keys=(K,), columns=(*T.columns, number), text="k v")
     plain = named(grouped(over, (K,), SUM))
     twin = replace(copied(over), text="k_2 v_2")
     keys, calls = (second(K),), copied(plain).calls

@@ -66,7 +66,7 @@ def land(spark: SparkSession, root: str, adds: bool) -> None:
 def drop(spark: SparkSession, root: str, number: int | None) -> None:
     """Land input files of days, of which one is replaced before."""
     warehouse, schema, folder = Warehouse(spark, f"{root}/house"), "id bigint, day string", f"{root}/drop"
-    warehouse.source("orders", Files(folder, "csv", schema, "day"))
+    warehouse.source("orders", Files(folder, "csv", schema, partition_by="day"))
     if number is not None:
         rows = spark.range(number, number + 50).selectExpr("id", f"{number % 4} day").repartition(2)
         replaced = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("header", "true")

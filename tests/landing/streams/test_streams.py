@@ -238,7 +238,7 @@ def test_a_lost_position_is_refused(spark: SparkSession, tmp_path: Path) -> None
     (tmp_path / "in").rename(tmp_path / "other")
     (tmp_path / "in").symlink_to(tmp_path / "other")
     warehouse = Warehouse(spark, tmp_path / "warehouse")
-    warehouse.source("clicks", Stream("json", "id INT, page STRING", str(tmp_path / "other")))
+    warehouse.source("clicks", Stream("json", "id INT, page STRING", path=str(tmp_path / "other")))
     with pytest.raises(SourceError, match=r"its position is that of another stream \(json, .*/in\)"):
         warehouse.land("clicks")
 

@@ -111,7 +111,13 @@ def test_a_stream_reaches_the_warehouse(tmp_path: Path) -> None:
     keys = {"primary_key": ("id",), "append_only": True}
     path = f"{tmp_path}/clicks"
     assert stream == Stream(
-        "json", "`id` INT, `page` STRING", path, options, **keys, malformed="quarantine", quarantine_limit=7
+        "json",
+        "`id` INT, `page` STRING",
+        path=path,
+        options=options,
+        **keys,
+        malformed="quarantine",
+        quarantine_limit=7,
     )
     uri = source_objects.declare(
         read(tmp_path, STREAM.replace("path: clicks", "path: s3a://lake/in")).sources["clicks"]

@@ -96,13 +96,13 @@ def test_columns_moved_and_mapped(delta: DeltaSandbox) -> None:
 def test_the_order_is_in_the_recipe() -> None:
     """Of each occurrence of a source the columns that it reads; earlier releases cut a long line."""
     lines = ("join", "  source t (a, b AS b_2, d)", "  source t (a AS a_2, c, d)", "  source u (z)")
-    order = Recipe("", lines).orders["t"]
+    order = Recipe(fingerprint="", plan=lines).orders["t"]
     assert order.index("a") < order.index("b") < order.index("d") and order.index("a") < order.index("c") < order.index(
         "d"
     )
     many = [f"column_{number}" for number in range(100, 0, -1)]
     whole = f"source t ({', '.join(many)})"
-    assert Recipe("", (whole,)).orders == {"t": many}
-    assert Recipe.from_json(Recipe("", (whole,)).to_json()).orders == {"t": many}
-    assert Recipe("", (f"{whole[: LONGEST_LINE - 1]}…",)).orders["t"][:5] == many[:5]
-    assert Recipe("", ("source t (a, b)", "source t (b, a)")).orders == {}
+    assert Recipe(fingerprint="", plan=(whole,)).orders == {"t": many}
+    assert Recipe.from_json(Recipe(fingerprint="", plan=(whole,)).to_json()).orders == {"t": many}
+    assert Recipe(fingerprint="", plan=(f"{whole[: LONGEST_LINE - 1]}…",)).orders["t"][:5] == many[:5]
+    assert Recipe(fingerprint="", plan=("source t (a, b)", "source t (b, a)")).orders == {}

@@ -23,7 +23,7 @@ from deltafold.algebra.monoids.sums import DELETED_X
 MARK = "a monoid that Deltafold merges"  # the comment of its SQL function, by which it is recognised
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeclaredMonoid:
     """A merge of values, in SQL of Spark.
 
@@ -98,14 +98,31 @@ class DeclaredMonoid:
         merge = template.plus_sql("{t[m]}", "{u[m]}")
         name = f"monoid {self.name}"
         if self.inverse is None:
-            kept = Component("m", self.type, added, merge, self.zero_sql)
-            return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
+            kept = Component(name="m", type=self.type, lift=added, merge=merge, zero=self.zero_sql)
+            return Monoid(
+                name=name,
+                components=(kept,),
+                buffers=("{m}",),
+                watched=(DELETED_X,),
+                needs_recompute_sql="{u[gone]} > 0",
+                unit_weights=True,
+            )
         inverse = template.inverse_sql(deleted)
-        kept = Component("m", self.type, template.plus_sql(added, inverse), merge, self.zero_sql)
+        kept = Component(
+            name="m", type=self.type, lift=template.plus_sql(added, inverse), merge=merge, zero=self.zero_sql
+        )
         cancels = f"{template.plus_sql(deleted, inverse)} <=> {template.zero_sql}"
-        watched = Component("gone", "bigint", f"if({cancels}, 0L, 1L)", "", "0")
+        watched = Component(name="gone", type="bigint", lift=f"if({cancels}, 0L, 1L)", merge="", zero="0")
         deletions = "deletions subtract, but that of a value that its inverse does not cancel recomputes the group"
-        return Monoid(name, (kept,), ("{m}",), (watched,), "{u[gone]} > 0", True, deletions)
+        return Monoid(
+            name=name,
+            components=(kept,),
+            buffers=("{m}",),
+            watched=(watched,),
+            needs_recompute_sql="{u[gone]} > 0",
+            unit_weights=True,
+            deletions=deletions,
+        )
 
     def _as_template(self) -> DeclaredMonoid:
         """Return the definition with its braces doubled, for SQL that is formatted later."""
@@ -117,7 +134,7 @@ class DeclaredMonoid:
         return f"CAST(({sql}{end}) AS {self.type})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Law:
     """Two sides that must be equal, in SQL over u, v and w.
 
@@ -135,27 +152,38 @@ def laws_of(monoid: DeclaredMonoid) -> tuple[Law, ...]:
     """Return the laws that a declared monoid must obey."""
     plus = monoid.plus_sql
     zero = monoid.zero_sql
-    neutral = "zero is not neutral", "plus of {u} and zero is {left}", "Correct zero or plus"
-    found = [
-        Law(plus("u", zero), "u", *neutral),
-        Law(plus(zero, "u"), "u", *neutral),
-        Law(
-            plus("u", "v"), plus("v", "u"),
-            "plus is not commutative", "of {u} and {v} it is {left}, exchanged {right}",
-            "Let it break ties, for example by the larger of two equal values",
-        ),
-        Law(
-            plus(plus("u", "v"), "w"), plus("u", plus("v", "w")),
-            "plus is not associative", "of {u}, {v} and {w} it is {left} from the left and {right} from the right",
-            "Correct it; sums of DOUBLE are rounded, so add DECIMAL values",
-        ),
-    ]  # fmt: skip
-    if monoid.inverse is not None:
-        fault = "inverse does not cancel"
-        example = "plus of {u} and its inverse is {left}, not {right}"
-        instead = "Correct it, or remove it: deletions then recompute their groups"
-        found.append(Law(plus("u", monoid.inverse_sql("u")), zero, fault, example, instead))
-    return tuple(found)
+    neutral = Law(
+        left=plus("u", zero),
+        right="u",
+        fault="zero is not neutral",
+        example="plus of {u} and zero is {left}",
+        instead="Correct zero or plus",
+    )
+    commutative = Law(
+        left=plus("u", "v"),
+        right=plus("v", "u"),
+        fault="plus is not commutative",
+        example="of {u} and {v} it is {left}, exchanged {right}",
+        instead="Let it break ties, for example by the larger of two equal values",
+    )
+    associative = Law(
+        left=plus(plus("u", "v"), "w"),
+        right=plus("u", plus("v", "w")),
+        fault="plus is not associative",
+        example="of {u}, {v} and {w} it is {left} from the left and {right} from the right",
+        instead="Correct it; sums of DOUBLE are rounded, so add DECIMAL values",
+    )
+    laws = (neutral, replace(neutral, left=plus(zero, "u")), commutative, associative)
+    if monoid.inverse is None:
+        return laws
+    inverse = Law(
+        left=plus("u", monoid.inverse_sql("u")),
+        right=zero,
+        fault="inverse does not cancel",
+        example="plus of {u} and its inverse is {left}, not {right}",
+        instead="Correct it, or remove it: deletions then recompute their groups",
+    )
+    return (*laws, inverse)
 
 
 def sample_sql(value: str, most: int) -> str:

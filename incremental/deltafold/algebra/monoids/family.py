@@ -70,14 +70,22 @@ def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int)
 def extreme(function: str, type_: str) -> Monoid:
     """Return min or max; a deletion matters only if it reaches the current extreme."""
     pick, reaches = ("least", "<=") if function == "min" else ("greatest", ">=")
-    kept = Component("m", type_, f"{function}(if({{w}} > 0, {{x}}, NULL))", f"{pick}({{t[m]}}, {{u[m]}})")
-    deleted = Component("gone", type_, f"{function}(if({{w}} < 0, {{x}}, NULL))", "")
+    kept = Component(
+        name="m", type=type_, lift=f"{function}(if({{w}} > 0, {{x}}, NULL))", merge=f"{pick}({{t[m]}}, {{u[m]}})"
+    )
+    deleted = Component(name="gone", type=type_, lift=f"{function}(if({{w}} < 0, {{x}}, NULL))", merge="")
     replaced = f"coalesce({{u[m]}} {reaches} {{u[gone]}}, false)"  # by an inserted value that is as good
     condition = f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT {replaced}"
     open_question = f"{{u[gone]}} IS NOT NULL AND NOT {replaced}"
     deletions = f"deleting the current {function} recomputes the group"
     return Monoid(
-        function, (kept,), ("{m}",), (deleted,), condition, deletions=deletions, may_recompute_sql=open_question
+        name=function,
+        components=(kept,),
+        buffers=("{m}",),
+        watched=(deleted,),
+        needs_recompute_sql=condition,
+        deletions=deletions,
+        may_recompute_sql=open_question,
     )
 
 
@@ -90,31 +98,39 @@ def _extreme_by(function: str, value: str, order: str) -> Monoid | None:
     watched = tuple(map(_over_pairs, inner.watched))
     rule = f"the {'smallest' if function == 'minby' else 'largest'} value is taken among equal orders"
     return Monoid(
-        f"{inner.name}_by", components, ("{m}.v", "{m}.o"), watched, inner.needs_recompute_sql,
-        deletions=inner.deletions, tie_rule=rule, may_recompute_sql=inner.may_recompute_sql,
-    )  # fmt: skip
+        name=f"{inner.name}_by",
+        components=components,
+        buffers=("{m}.v", "{m}.o"),
+        watched=watched,
+        needs_recompute_sql=inner.needs_recompute_sql,
+        deletions=inner.deletions,
+        tie_rule=rule,
+        may_recompute_sql=inner.may_recompute_sql,
+    )
 
 
 def _over_pairs(component: Component) -> Component:
     """Return the component over pairs (order, value) of the rows that have an order."""
     lift = component.lift.replace("> 0,", "> 0 AND {y} IS NOT NULL,").replace("< 0,", "< 0 AND {y} IS NOT NULL,")
     lift = lift.replace("{x}", "named_struct('o', {y}, 'v', {x})")
-    return Component(component.name, component.type, lift, component.merge)
+    return Component(name=component.name, type=component.type, lift=lift, merge=component.merge)
 
 
 def _bitwise(function: str, type_: str) -> Monoid:
     """Return bit_and or bit_or: idempotent, without inverse."""
     name, operator = ("bit_and", "&") if function == "bitandagg" else ("bit_or", "|")
     merge = f"coalesce({{t[m]}} {operator} {{u[m]}}, {{t[m]}}, {{u[m]}})"
-    kept = Component("m", type_, f"{name}(if({{w}} > 0, {{x}}, NULL))", merge)
-    return Monoid(name, (kept,), ("{m}",), (DELETED_X,), "{u[gone]} > 0")
+    kept = Component(name="m", type=type_, lift=f"{name}(if({{w}} > 0, {{x}}, NULL))", merge=merge)
+    return Monoid(
+        name=name, components=(kept,), buffers=("{m}",), watched=(DELETED_X,), needs_recompute_sql="{u[gone]} > 0"
+    )
 
 
 def _exclusive_or(type_: str) -> Group:
     """Return bit_xor: its own inverse, so only odd weights count."""
     zero = f"CAST(0 AS {type_})"
     lift = f"coalesce(bit_xor(if({{w}} % 2 <> 0, {{x}}, NULL)), {zero})"
-    kept = Component("m", type_, lift, "{t[m]} ^ {u[m]}", "0")
+    kept = Component(name="m", type=type_, lift=lift, merge="{t[m]} ^ {u[m]}", zero="0")
     return Group("bit_xor", (kept, COUNT_X), ("if({n} = 0, NULL, {m})",))
 
 
@@ -150,11 +166,18 @@ def _moments() -> Monoid:
     x = "if({w} > 0, CAST({x} AS DOUBLE), NULL)"
     spread = SPREAD.format(c="m2", a="mean", b="mean")
     components = (
-        Component("n", "double", f"CAST(count({x}) AS DOUBLE)", "{t[n]} + {u[n]}", "0"),
-        Component("mean", "double", f"coalesce(avg({x}), 0D)", MEAN.format(m="mean"), "0"),
-        Component("m2", "double", f"coalesce(var_pop({x}) * count({x}), 0D)", spread, "0"),
+        Component(name="n", type="double", lift=f"CAST(count({x}) AS DOUBLE)", merge="{t[n]} + {u[n]}", zero="0"),
+        Component(name="mean", type="double", lift=f"coalesce(avg({x}), 0D)", merge=MEAN.format(m="mean"), zero="0"),
+        Component(name="m2", type="double", lift=f"coalesce(var_pop({x}) * count({x}), 0D)", merge=spread, zero="0"),
     )
-    return Monoid("moments", components, ("{n}", "{mean}", "{m2}"), (DELETED_X,), "{u[gone]} > 0", unit_weights=True)
+    return Monoid(
+        name="moments",
+        components=components,
+        buffers=("{n}", "{mean}", "{m2}"),
+        watched=(DELETED_X,),
+        needs_recompute_sql="{u[gone]} > 0",
+        unit_weights=True,
+    )
 
 
 def _co_moments(with_spreads: bool) -> Monoid:
@@ -164,17 +187,32 @@ def _co_moments(with_spreads: bool) -> Monoid:
     both_deleted = "coalesce(sum(if({w} < 0 AND {x} IS NOT NULL AND {y} IS NOT NULL, 1L, 0L)), 0L)"
     product = SPREAD.format(c="ck", a="mx", b="my")
     components = [
-        Component("n", "double", f"CAST(count({x}) AS DOUBLE)", "{t[n]} + {u[n]}", "0"),
-        Component("mx", "double", f"coalesce(avg({x}), 0D)", MEAN.format(m="mx"), "0"),
-        Component("my", "double", f"coalesce(avg({y}), 0D)", MEAN.format(m="my"), "0"),
-        Component("ck", "double", f"coalesce(covar_pop({x}, {y}) * count({x}), 0D)", product, "0"),
+        Component(name="n", type="double", lift=f"CAST(count({x}) AS DOUBLE)", merge="{t[n]} + {u[n]}", zero="0"),
+        Component(name="mx", type="double", lift=f"coalesce(avg({x}), 0D)", merge=MEAN.format(m="mx"), zero="0"),
+        Component(name="my", type="double", lift=f"coalesce(avg({y}), 0D)", merge=MEAN.format(m="my"), zero="0"),
+        Component(
+            name="ck", type="double", lift=f"coalesce(covar_pop({x}, {y}) * count({x}), 0D)", merge=product, zero="0"
+        ),
     ]
     if with_spreads:
         for name, mean, value in (("xk", "mx", x), ("yk", "my", y)):
             spread = SPREAD.format(c=name, a=mean, b=mean)
             components.append(
-                Component(name, "double", f"coalesce(var_pop({value}) * count({value}), 0D)", spread, "0")
+                Component(
+                    name=name,
+                    type="double",
+                    lift=f"coalesce(var_pop({value}) * count({value}), 0D)",
+                    merge=spread,
+                    zero="0",
+                )
             )
     buffers = tuple(f"{{{component.name}}}" for component in components)
-    watched = (Component("gone", "bigint", both_deleted, "", "0"),)
-    return Monoid("comoments", tuple(components), buffers, watched, "{u[gone]} > 0", unit_weights=True)
+    watched = (Component(name="gone", type="bigint", lift=both_deleted, merge="", zero="0"),)
+    return Monoid(
+        name="comoments",
+        components=tuple(components),
+        buffers=buffers,
+        watched=watched,
+        needs_recompute_sql="{u[gone]} > 0",
+        unit_weights=True,
+    )

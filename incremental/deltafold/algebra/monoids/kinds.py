@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Component:
     """One column of an accumulator.
 
@@ -48,7 +48,7 @@ class Group:
     deletions: ClassVar[str] = "deletions subtract"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Monoid:
     """A commutative monoid without inverse: ⊗ merges insertions, and some deletions recompute their group.
 
@@ -91,7 +91,7 @@ Accumulator = Group | Monoid | Recomputed
 
 def store_answer(type_: str) -> Recomputed:
     """Return the accumulator of an aggregate of this type that does not merge."""
-    return Recomputed(Component("v", type_, "", "{u[v]}"))
+    return Recomputed(Component(name="v", type=type_, lift="", merge="{u[v]}"))
 
 
 def recompute_condition(accumulator: Accumulator) -> str | None:

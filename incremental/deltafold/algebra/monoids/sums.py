@@ -25,14 +25,18 @@ SMALL_INTEGERS = ("tinyint", "smallint", "int")
 
 def additive(name: str, type_: str, value: str) -> Component:
     """Return a component that sums `value` over rows, each counted with its weight."""
-    return Component(name, type_, f"coalesce(sum({value}), 0)", f"{{t[{name}]}} + {{u[{name}]}}", "0")
+    return Component(
+        name=name, type=type_, lift=f"coalesce(sum({value}), 0)", merge=f"{{t[{name}]}} + {{u[{name}]}}", zero="0"
+    )
 
 
 COUNT_X = additive("n", "bigint", "if({x} IS NULL, 0L, {w})")
-DELETED_X = Component("gone", "bigint", "coalesce(sum(if({w} < 0 AND {x} IS NOT NULL, 1L, 0L)), 0L)", "", "0")
+DELETED_X = Component(
+    name="gone", type="bigint", lift="coalesce(sum(if({w} < 0 AND {x} IS NOT NULL, 1L, 0L)), 0L)", merge="", zero="0"
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sum:
     """How values of one type are summed.
 
@@ -55,7 +59,15 @@ class Sum:
             return Group(name, components, buffers, self.unit_weights)
         deletions = "deletions subtract, but that of NaN, an infinity or an out-of-range value recomputes the group"
         condition = f"{{u[{self.unsummed.name}]}} > 0"
-        return Monoid(name, components, buffers, (self.unsummed,), condition, self.unit_weights, deletions)
+        return Monoid(
+            name=name,
+            components=components,
+            buffers=buffers,
+            watched=(self.unsummed,),
+            needs_recompute_sql=condition,
+            unit_weights=self.unit_weights,
+            deletions=deletions,
+        )
 
 
 def count_monoid(types: tuple[str, ...]) -> Group | None:
@@ -85,7 +97,7 @@ def average_monoid(type_: str) -> Mergeable | None:
 def _sum_of(type_: str, mode: str) -> Sum | None:
     """Return the sum of values of a type; mode: Spark's overflow mode, or exact for no cast at the end."""
     if type_ in SMALL_INTEGERS:
-        return Sum((additive("s", "bigint", "CAST({x} AS BIGINT) * {w}"),), "{s}")
+        return Sum(components=(additive("s", "bigint", "CAST({x} AS BIGINT) * {w}"),), value="{s}")
     if type_ == "bigint":
         return _sum_of_longs(mode)
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", type_):
@@ -101,21 +113,27 @@ def _sum_of_longs(mode: str) -> Sum:
     )
     whole = "(CAST({hi} AS DECIMAL(19,0)) * 4294967296BD + CAST({lo} AS DECIMAL(19,0)))"
     by_mode = {"ansi": f"CAST({whole} AS BIGINT)", "try": f"try_cast({whole} AS BIGINT)", "exact": whole}
-    return Sum(halves, by_mode.get(mode, "(shiftleft({hi}, 32) + {lo})"))
+    return Sum(components=halves, value=by_mode.get(mode, "(shiftleft({hi}, 32) + {lo})"))
 
 
 def _sum_of_doubles() -> Sum:
     """Sum windows of bits exactly, and the values that do not fit into them apart."""
     windows = tuple(additive(f"e{i}", "bigint", f"{_window_sql(i)} * {{w}}") for i in range(WINDOWS))
     rest = Component(
-        "rest",
-        "double",
-        f"coalesce(sum(if({{w}} > 0 AND {OUT_OF_RANGE}, {{x}} * {{w}}, 0D)), 0D)",
-        "{t[rest]} + {u[rest]}",
-        "0",
+        name="rest",
+        type="double",
+        lift=f"coalesce(sum(if({{w}} > 0 AND {OUT_OF_RANGE}, {{x}} * {{w}}, 0D)), 0D)",
+        merge="{t[rest]} + {u[rest]}",
+        zero="0",
     )
-    unsummed = Component("gone", "bigint", f"coalesce(sum(if({{w}} < 0 AND {OUT_OF_RANGE}, 1L, 0L)), 0L)", "", "0")
-    return Sum((*windows, rest), f"({SUM_OF_WINDOWS} + {{rest}})", unsummed=unsummed)
+    unsummed = Component(
+        name="gone",
+        type="bigint",
+        lift=f"coalesce(sum(if({{w}} < 0 AND {OUT_OF_RANGE}, 1L, 0L)), 0L)",
+        merge="",
+        zero="0",
+    )
+    return Sum(components=(*windows, rest), value=f"({SUM_OF_WINDOWS} + {{rest}})", unsummed=unsummed)
 
 
 def _sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
@@ -137,16 +155,18 @@ def _sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
     merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {overflow})"
     cast = "try_cast" if mode == "try" else "CAST"
     result = f"{cast}({{s}} AS DECIMAL({precision + 10},{scale}))"
-    return Sum((Component("s", stored.lower(), summed, merged, "0"),), result)
+    return Sum(
+        components=(Component(name="s", type=stored.lower(), lift=summed, merge=merged, zero="0"),), value=result
+    )
 
 
 def _sum_of_wide_decimals(digits: int, wide: WideSum) -> Sum:
     """Sum with a carry beside the number of values; digits: those of Spark's sum, NULL beyond them."""
     kept, number = (
-        Component(name, type_.lower(), lift, merge, "0")
+        Component(name=name, type=type_.lower(), lift=lift, merge=merge, zero="0")
         for name, type_, lift, merge in zip("sn", (wide.stored, "bigint"), wide.lifts, wide.merges, strict=True)
     )
-    return Sum((kept,), wide.value(digits), unit_weights=True, number=number, count=COUNT)
+    return Sum(components=(kept,), value=wide.value(digits), unit_weights=True, number=number, count=COUNT)
 
 
 WINDOWS = 6

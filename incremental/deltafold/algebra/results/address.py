@@ -14,7 +14,7 @@ from deltafold.algebra.results.report import Json
 SQL_NAME_PART = re.compile(r"[A-Za-z0-9_]{1,128}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Address(Json):
     """The Delta table with the answer of the last finished epoch.
 

@@ -50,7 +50,7 @@ class Json:
         return cls(**{key: value for key, value in given.items() if key in known})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report(Json):
     """One refresh.
 
@@ -107,7 +107,7 @@ class Report(Json):
         return {name: after for name, (_, after) in self.versions.items() if not name.startswith(VIEW_MARK)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Landing(Json):
     """One landing: the partitions that were loaded into a source's landed table, were unchanged, or were removed.
 
@@ -138,7 +138,7 @@ class Landing(Json):
         return sum(self.quarantined.get(partition, 0) for partition in self.landed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verification(Json):
     """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 
@@ -195,7 +195,7 @@ class StateDescription:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Description(Json):
     """A compiled view, for an orchestrator's graph.
 

@@ -9,7 +9,7 @@ from deltafold.algebra.results.report import Json, Report
 VIEW = "view"  # the name of the answer's own table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableUpkeep:
     """The upkeep of one table.
 
@@ -25,7 +25,7 @@ class TableUpkeep:
     kept: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Upkeep(Json):
     """One upkeep of a view and its landed sources.
 
@@ -66,7 +66,7 @@ class Size:
     fragmented: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Status(Json):
     """The status of a view.
 

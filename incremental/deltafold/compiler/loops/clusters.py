@@ -102,7 +102,9 @@ def match_clusters(loop: Loop) -> Clusters:
     answer = _carry_number(loop.step, groups, key)
     if answer.columns != (STEP, POSITION, *loop.step.columns):
         raise UnlikeKMeansError("the next centers are computed from the last ones")
-    return Clusters(side, points, coordinates, grouped.calls, groups, answer)
+    return Clusters(
+        side=side, points=points, coordinates=coordinates, calls=grouped.calls, groups=groups, answer=answer
+    )
 
 
 def _find_group_by(plan: Plan) -> Aggregate:

@@ -34,11 +34,23 @@ def loop_stage(loop: Loop, split: Callable[[Plan], Plan]) -> LoopState:
     carried = carried_columns(loop) if loop.traits.tolerant else ()
     found = find_clusters(over_sides) if loop.traits.fixed_steps else ""
     return LoopState(
-        loop.name, loop.kind, init, add_levels(over_sides) if levelled else over_sides.step, tuple(sides),
-        loop.columns, loop.keys, loop.limit, levelled, loop.keep, loop.distinct, loop.tolerance,
-        warm_columns(loop, carried) if loop.traits.tolerant else (), carried,
-        found if isinstance(found, Clusters) else None, found if isinstance(found, str) else "",
-    )  # fmt: skip
+        name=loop.name,
+        kind=loop.kind,
+        init=init,
+        step=add_levels(over_sides) if levelled else over_sides.step,
+        sides=tuple(sides),
+        columns=loop.columns,
+        keys=loop.keys,
+        limit=loop.limit,
+        levelled=levelled,
+        keep=loop.keep,
+        distinct=loop.distinct,
+        tolerance=loop.tolerance,
+        warm=warm_columns(loop, carried) if loop.traits.tolerant else (),
+        carried=carried,
+        clusters=found if isinstance(found, Clusters) else None,
+        replayed=found if isinstance(found, str) else "",
+    )
 
 
 def warm_columns(loop: Loop, carried: tuple[Column, ...]) -> tuple[Column, ...]:

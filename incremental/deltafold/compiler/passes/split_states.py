@@ -46,7 +46,13 @@ def split_states(draft: Draft) -> Draft:
             return over_states
         key = lineage_key(over_states, outer)
         slots = tuple(Slot(call, infer_accumulator(call)) for call in over_states.calls)
-        state = State(f"state_{len(states) + 1}", over_states.child, key.keys, key.bucket_by, slots)
+        state = State(
+            name=f"state_{len(states) + 1}",
+            input=over_states.child,
+            keys=key.keys,
+            bucket_by=key.bucket_by,
+            slots=slots,
+        )
         states.append(state)
         stages[state.name] = state
         return StateRead(state.name, over_states.columns)  # in the query's order: a union matches by position

@@ -104,7 +104,16 @@ class StreamLander:
         quarantined = {UNPARTITIONED: held} if held else dict[str, int]()
         seconds = time.monotonic() - start
         return Landing(
-            self.name, version, parts, (), (), done.rows, seconds, quarantined, malformed=done.malformed, stream=True
+            source=self.name,
+            version=version,
+            landed=parts,
+            unchanged=(),
+            removed=(),
+            rows=done.rows,
+            seconds=seconds,
+            quarantined=quarantined,
+            malformed=done.malformed,
+            stream=True,
         )
 
     def _land_waiting(self, reading: Reading, last: int) -> tuple[LandedCounts, bool]:

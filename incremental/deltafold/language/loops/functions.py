@@ -67,13 +67,15 @@ def fixpoint(
     if kept is not None and (kept not in get_args(Keep) or not keys):
         raise QueryError(f"fixpoint: keep is {kept!r}, with the key {keys}. Pass a key, and keep least or greatest.")
     most = MOST_LEVELS if limit is None else limit
-    return _evaluate(init, step, LoopOptions("fixpoint", "best" if keys else "set", most, keys, kept))
+    return _evaluate(
+        init, step, LoopOptions(function="fixpoint", kind="best" if keys else "set", limit=most, keys=keys, keep=kept)
+    )
 
 
 def recursive_union(name: str, init: DataFrame, step: Callable[[DataFrame], DataFrame], limit: int | None) -> DataFrame:
     """Return the fixpoint of a recursive relation of SQL, whose name is in messages; as `fixpoint` beside that."""
     most = MOST_LEVELS if limit is None else limit
-    return cast(DataFrame, _evaluate(init, step, LoopOptions(f"recursion {name}", "set", most)))
+    return cast(DataFrame, _evaluate(init, step, LoopOptions(function=f"recursion {name}", kind="set", limit=most)))
 
 
 @overload
@@ -121,11 +123,17 @@ def iterate(
     if times is not None:
         if times < 0:
             raise QueryError(f"iterate: it cannot take {times} steps. Pass 0 or more.")
-        return _evaluate(start, step, LoopOptions("iterate", "times", times, _names(key)))
+        return _evaluate(start, step, LoopOptions(function="iterate", kind="times", limit=times, keys=_names(key)))
     if key is None:
         raise QueryError("iterate: rows are compared by their key, and there is none. Pass key=(columns).")
     tolerance = Tolerance(norm, residual, error, contraction)
-    return _evaluate(start, step, LoopOptions("iterate", "converged", limit, _names(key), None, tolerance))
+    return _evaluate(
+        start,
+        step,
+        LoopOptions(
+            function="iterate", kind="converged", limit=limit, keys=_names(key), keep=None, tolerance=tolerance
+        ),
+    )
 
 
 def nearest(points: DataFrame, centers: DataFrame, on: ColumnNames) -> DataFrame:

@@ -15,7 +15,7 @@ from deltafold.algebra.plan import Keep, LoopKind, Tolerance
 StepFunction = Callable[[DataFrame], DataFrame]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopOptions:
     """A loop's kind and what belongs to it, as in algebra's Loop; keys: the names of the columns that identify a row.
 

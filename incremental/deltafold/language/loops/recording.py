@@ -155,7 +155,7 @@ class LoopTranslation:
             most = int(str(self._spark.conf.get(LEVEL_LIMIT)))
             detail += "" if most == DEFAULT_LEVELS else f" ~ {most} levels"
         most = int(most) if int(most) >= 0 else UNLIMITED
-        return Loop(name, "levels", anchor, term, columns, most, detail=detail)
+        return Loop(name=name, kind="levels", init=anchor, step=term, columns=columns, limit=most, detail=detail)
 
     def union_loop_rows(self, node: J) -> Plan:
         """Return the rows that the recursive part of a `WITH RECURSIVE` reads."""
@@ -169,9 +169,16 @@ class LoopTranslation:
         outputs = [str(attribute.name()) for attribute in catalyst.sequence(recorded.start.output())]
         keys = tuple(columns[outputs.index(key)] for key in options.keys)
         loop = Loop(
-            name, options.kind, start, step, tuple(columns), options.limit, keys, options.keep,
+            name=name,
+            kind=options.kind,
+            init=start,
+            step=step,
+            columns=tuple(columns),
+            limit=options.limit,
+            keys=keys,
+            keep=options.keep,
             tolerance=options.tolerance,
-        )  # fmt: skip
+        )
         self._loops[number] = loop
         return loop
 

@@ -66,7 +66,7 @@ class _Around:
         return replace(self, withs=(*outer, replace(inner, relations=(*inner.relations, relation))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Recursion:
     """One relation that is defined by UNION and names itself.
 

@@ -133,7 +133,17 @@ class Aggregates:
         test = None if condition is None else self._compute_column(condition, "filter", below)
         handle = self._handle(node, expressions, arguments, test, distinct=distinct)
         read = arguments if test is None else (*arguments, test)
-        return Call(column, name.lower(), read, text, buffers, answer, distinct, mode, handle)
+        return Call(
+            column=column,
+            function=name.lower(),
+            arguments=read,
+            text=text,
+            buffers=buffers,
+            answer=answer,
+            distinct=distinct,
+            mode=mode,
+            handle=handle,
+        )
 
     def _fold(self, fold: FoldedCall, below: list[Item], column: Column | None) -> Call:
         """Return the call of a declared monoid, whose one buffer is the merged value."""
@@ -148,9 +158,17 @@ class Aggregates:
         column = column or self._names.expression(fold.value, monoid.name)
         buffer = self._names.expression(fold.value, f"{monoid.name}_buffer")
         return Call(
-            column, f"monoid {monoid.digest}", (argument,), f"{monoid.name}({self._scalars.text(fold.collected)})",
-            (buffer,), Reference(buffer), distinct, self._mode, fold.over(self._spark, collected), monoid,
-        )  # fmt: skip
+            column=column,
+            function=f"monoid {monoid.digest}",
+            arguments=(argument,),
+            text=f"{monoid.name}({self._scalars.text(fold.collected)})",
+            buffers=(buffer,),
+            answer=Reference(buffer),
+            distinct=distinct,
+            mode=self._mode,
+            handle=fold.over(self._spark, collected),
+            declared=monoid,
+        )
 
     def _forbid_order_sensitive(self, name: str, text: str, expressions: list[J], types: tuple[str, ...]) -> None:
         """Record the reason against an aggregate whose answer no rule makes deterministic."""

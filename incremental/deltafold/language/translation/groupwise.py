@@ -46,7 +46,15 @@ def window_op(node: J, child: Plan, names: Names, scalars: Scalars) -> Groupwise
     text = "; ".join(scalars.operator_text(without_alias(e)) for e in expressions)
     below = project(child, tuple(items))
     kind, undetermined = remaining_choice(node)
-    return GroupwiseOp(below, kind, tuple(keys), below.columns + produced, text, undetermined, (node,))
+    return GroupwiseOp(
+        child=below,
+        kind=kind,
+        keys=tuple(keys),
+        columns=below.columns + produced,
+        text=text,
+        undetermined=undetermined,
+        handle=(node,),
+    )
 
 
 def group_function_op(node: J, child: Plan, keys: list[J], computed: J, names: Names, scalars: Scalars) -> GroupwiseOp:
@@ -55,7 +63,15 @@ def group_function_op(node: J, child: Plan, keys: list[J], computed: J, names: N
     columns = tuple(names.column(a) for a in catalyst.sequence(node.output()))
     text = "; ".join(scalars.opaque(without_alias(e)).text for e in catalyst.sequence(computed))
     key_columns = tuple(scalar.column for scalar in key_scalars if isinstance(scalar, Reference))
-    return GroupwiseOp(child, "group function", key_columns, columns, text, None, (node,))
+    return GroupwiseOp(
+        child=child,
+        kind="group function",
+        keys=key_columns,
+        columns=columns,
+        text=text,
+        undetermined=None,
+        handle=(node,),
+    )
 
 
 def limit_op(spark: SparkSession, node: J, stack: list[J], child: Plan, names: Names, scalars: Scalars) -> GroupwiseOp:
@@ -65,7 +81,9 @@ def limit_op(spark: SparkSession, node: J, stack: list[J], child: Plan, names: N
     undetermined = None if _is_ordered(stack) else "limit without order"
     # a subquery that is equal for all rows would read its empty source
     handle = tuple(sort_by_rows(spark, part) for part in stack)
-    return GroupwiseOp(child, "limit", (), columns, text, undetermined, handle)
+    return GroupwiseOp(
+        child=child, kind="limit", keys=(), columns=columns, text=text, undetermined=undetermined, handle=handle
+    )
 
 
 def limit_stack(node: J) -> list[J]:

@@ -231,7 +231,15 @@ class Translation:
         scalar = None if condition is None else self.scalars.scalar(condition)
         parts = [] if condition is None else catalyst.split_conjuncts(condition)
         keys = tuple(key for part in parts for key in self._equality(part, left, right))
-        join = Join(left, right, kind, scalar, keys, exists, tuple(self.scalars.scalar(part) for part in parts))
+        join = Join(
+            left=left,
+            right=right,
+            kind=kind,
+            condition=scalar,
+            keys=keys,
+            exists=exists,
+            parts=tuple(self.scalars.scalar(part) for part in parts),
+        )
         extra = set(left.columns) - set(own.columns)
         return project(join, pass_columns(c for c in join.columns if c not in extra))
 
@@ -271,7 +279,15 @@ class Translation:
         details = [renumber(str(node.simpleString(1000)))]
         details += [self.scalars.text(e) for e in catalyst.sequence(node.expressions())]
         kind = catalyst.kind(node)
-        return Unsupported(kind, kind, reason, subject, children, columns, " ~ ".join(details))
+        return Unsupported(
+            kind=kind,
+            text=kind,
+            reason=reason,
+            subject=subject,
+            children=children,
+            columns=columns,
+            detail=" ~ ".join(details),
+        )
 
     def _join_subqueries(self, child: Plan, expressions: list[J]) -> tuple[Plan, list[J]]:
         """Join a plan with the one row of each uncorrelated scalar subquery."""
@@ -284,7 +300,7 @@ class Translation:
             normal = one_row(self._spark, normal_form(self._spark, node.plan()))
             self._used |= _used_attributes(normal)
             value = self.names.column(catalyst.sequence(normal.output())[0])
-            joined = Join(joined, self._order_columns(normal), "inner", None)
+            joined = Join(left=joined, right=self._order_columns(normal), kind="inner", condition=None)
             return self.names.attribute(value)
 
         replaced = [catalyst.rewrite(self._spark, e, replace) for e in expressions]

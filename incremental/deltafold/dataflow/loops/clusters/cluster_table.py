@@ -74,7 +74,9 @@ class ClusterTable:
     def layout(self) -> Layout:
         """The columns of the sums, as those of a state."""
         slots = tuple(Slot(call, infer_accumulator(call)) for call in self.clusters.calls)
-        return Layout(State(self.loop.name, self.clusters.points, (), (), slots), None, 1)
+        return Layout(
+            State(name=self.loop.name, input=self.clusters.points, keys=(), bucket_by=(), slots=slots), None, 1
+        )
 
     @property
     def sums(self) -> dict[str, tuple[str, str]]:
