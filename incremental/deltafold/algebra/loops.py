@@ -24,7 +24,7 @@ ROUNDING = 1.01  # how much less than its declared contraction a step may shrink
 
 def show_residuals(residuals: Sequence[float]) -> str:
     """Return the last residuals of a loop as text."""
-    return ", ".join(f"{each:.3g}" for each in residuals[-CITED_RESIDUALS:])
+    return ", ".join(f"{residual:.3g}" for residual in residuals[-CITED_RESIDUALS:])
 
 
 def advise(residuals: Sequence[float]) -> str:
@@ -43,7 +43,7 @@ def contracts(residuals: Sequence[float], declared: float | None) -> bool:
 
 @dataclass(frozen=True)
 class SideInput:
-    """A part of a step that does not read the loop; in the step `given` stands for it, by position."""
+    """A part of a step that does not read the loop; `given` stands for it in the step, by position."""
 
     given: Given
     plan: Plan
@@ -51,7 +51,7 @@ class SideInput:
 
 STEP = Column("__step", "int")
 POSITION = Column("__number", "int")
-"""The step whose center a row of k-means is, and the number of its cluster, which is the same in all steps."""
+"""Columns of k-means: the step that a center belongs to, and the number of its cluster, the same in all steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Clusters:
 
     points: the points over a side input, with their coordinates and the arguments of the aggregates; coordinates: of a
     point, each with the column of the loop that it is compared with; calls: the aggregates; answer: a plan over
-    `groups` (STEP, NUMBER and the answers of the calls, of all steps) with STEP, NUMBER and the centers that follow.
+    `groups` (STEP, POSITION and the answers of the calls, of all steps) with STEP, POSITION and the next centers.
     """
 
     side: Given
@@ -82,8 +82,8 @@ class LoopState:
     tolerance: as in Loop.
     warm: of converged, the double columns that the step computes, whose stored values a refresh starts from; carried:
     those that it passes on unchanged from the loop's own row, taken from init as it is now.
-    clusters: how the step groups points by the nearest center, of times alone; replayed: else why the steps of such a
-    loop are evaluated from the start.
+    clusters: how the step groups points by the nearest center, of kind times alone; replayed: otherwise, the reason
+    why the steps of such a loop are evaluated from the start.
     """
 
     name: str

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.program import RESERVED, Program
 from deltafold.compiler.draft import Draft, Outputs, Pass
-from deltafold.compiler.loops.simplify import simplify_loops
 from deltafold.compiler.passes.choose_publication import choose_publication
 from deltafold.compiler.passes.drop_keyed_distinct import drop_keyed_distinct
 from deltafold.compiler.passes.expand_distinct import expand_distinct
@@ -16,6 +15,7 @@ from deltafold.compiler.passes.fuse_projections import fuse_projections
 from deltafold.compiler.passes.group_matches import group_matches
 from deltafold.compiler.passes.refuse_unmaintainable import refuse_unmaintainable
 from deltafold.compiler.passes.share_states import share_states
+from deltafold.compiler.passes.simplify_loops import simplify_loops
 from deltafold.compiler.passes.split_states import split_states
 
 PASSES: tuple[Pass, ...] = (
@@ -41,9 +41,9 @@ def compile_query(draft: Draft) -> Program:
 
 def run_passes(draft: Draft) -> Iterator[tuple[str, Draft]]:
     """Yield the name of each pass and the draft after it; raises RefusedError from the pass that refuses the query."""
-    for each in PASSES:
-        draft = each(draft)
-        yield each.__name__, draft
+    for compiler_pass in PASSES:
+        draft = compiler_pass(draft)
+        yield compiler_pass.__name__, draft
 
 
 def check_outputs(outputs: Outputs) -> None:

@@ -53,8 +53,7 @@ class _CostModel:
         program = self._program
         reads = sum(read for _, read in self._state_changes.values()) + self._change(program.answer)[1]
         merges = sum(self._merge_seconds(stage) for stage in program.stages if self._state_changes[stage.name][0] > 0)
-        plans = (*(plan for stage in program.stages for plan in stage_inputs(stage)), program.answer)
-        terms = sum(self._terms(plan) for plan in plans)
+        terms = sum(map(self._terms, program.plans))
         table = self._rates.publish_seconds if program.has_answer_table else 0.0
         refresh = table + merges + self._rates.term_seconds * terms + reads / self._rates.scan_bytes
         least = self._rates.recompute_seconds + self._batch_bytes(program.answer) / self._rates.scan_bytes
@@ -72,9 +71,9 @@ class _CostModel:
 
     def _loop_change(self, loop: LoopState) -> tuple[float, float]:
         """Return the bytes of the change of a loop's inputs, and the bytes read for it and in the rounds."""
-        found = [self._change(plan) for plan in loop.inputs]
-        change = sum(each for each, _ in found)
-        read = sum(each for _, each in found)
+        changes = [self._change(plan) for plan in loop.inputs]
+        change = sum(of_input for of_input, _ in changes)
+        read = sum(of_input for _, of_input in changes)
         if not change:
             return 0.0, 0.0
         if loop.clusters is not None:
@@ -88,13 +87,11 @@ class _CostModel:
         """Return the rounds that a change is expected to take: those of the last epochs, if there are any."""
         if loop.clusters is not None:
             return self._rates.cluster_rounds
-        known = self._volume.rounds.get(loop.name, self._rates.changed_rounds)
-        return loop.limit if loop.traits.fixed_steps else known
+        return loop.limit if loop.traits.fixed_steps else self._volume.rounds.get(loop.name, self._rates.changed_rounds)
 
     def _all_rounds(self, loop: LoopState) -> float:
         """Return the rounds that the batch query is expected to take: those of the first load, if there was one."""
-        known = self._volume.levels.get(loop.name, self._rates.all_rounds)
-        return loop.limit if loop.traits.fixed_steps else known
+        return loop.limit if loop.traits.fixed_steps else self._volume.levels.get(loop.name, self._rates.all_rounds)
 
     def _state_change(self, state: State) -> tuple[float, float]:
         """Return the bytes of the change of a state's input, and the bytes read for it."""
@@ -155,8 +152,8 @@ class _CostModel:
                 change, read = self._change(child)
                 return change, read + (self._both_versions(child, change) if change else 0.0)
             case _:
-                found = [self._change(child) for child in plan.children]
-                return sum(change for change, _ in found), sum(read for _, read in found)
+                changes = [self._change(child) for child in plan.children]
+                return sum(change for change, _ in changes), sum(read for _, read in changes)
 
     def _outer_change(self, join: Join) -> tuple[float, float]:
         """Return the same of an outer, semi, anti or existence join."""
@@ -181,12 +178,13 @@ class _CostModel:
     def _product_change(self, join: Join) -> tuple[float, float]:
         product = flatten_joins(join)
         stored = [self._stored_bytes(plan) for plan in product.inputs]
-        found = [self._change(plan) for plan in product.inputs]
+        changes = [self._change(plan) for plan in product.inputs]
         facts = self._program.constraints
         empty = {referred for _, referred, fact in product.references(facts) if AppendOnlyFact(fact.to) in facts}
-        terms = [sum(stored) - own if change else 0.0 for own, (change, _) in zip(stored, found, strict=True)]
+        terms = [sum(stored) - own if change else 0.0 for own, (change, _) in zip(stored, changes, strict=True)]
         others = sum(read for position, read in enumerate(terms) if position not in empty)
-        return sum(change for change, _ in found), self._joined_share(join) * others + sum(read for _, read in found)
+        own_reads = sum(read for _, read in changes)
+        return sum(change for change, _ in changes), own_reads + self._joined_share(join) * others
 
     def _terms(self, plan: Plan) -> int:
         """Return the number of joins and groupwise operators that are planned for a change."""

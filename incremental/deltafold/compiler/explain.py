@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from deltafold.algebra.errors import Refusal, RefusedError
+from deltafold.algebra.loops import LoopState
 from deltafold.algebra.program import InPlace, OwnTable, Program, Publication, State
 from deltafold.algebra.recipe import name_computed_keys
 from deltafold.compiler.compile import PASSES, run_passes
 from deltafold.compiler.draft import Draft
-from deltafold.compiler.loops.texts import stage_lines
 from deltafold.compiler.plan_text import plan_lines
 
 WIDEST_NODE = 78
@@ -20,12 +20,12 @@ def explain_program(name: str, program: Program) -> str:
     """Return the split, the states, the publication, and each node with the rule that maintains it."""
     lines = [f"view {name}: incremental  (fingerprint {program.fingerprint})", ""]
     for stage in program.stages:
-        lines += _state_lines(stage) if isinstance(stage, State) else stage_lines(stage)
+        lines += _state_lines(stage) if isinstance(stage, State) else _loop_lines(stage)
     lines.append(f"answer: {_publication_text(program.publication)}")
     lines += ["columns: " + ", ".join(f"{name} {column.type}" for column, name in program.outputs), ""]
-    nodes = ["  " * each.depth + name_computed_keys(each.node) for each in program.node_rules]
+    nodes = ["  " * rule.depth + name_computed_keys(rule.node) for rule in program.node_rules]
     width = min(max(map(len, nodes)), WIDEST_NODE)
-    lines += [f"{node:<{width}}  | {each.rule}" for node, each in zip(nodes, program.node_rules, strict=True)]
+    lines += [f"{node:<{width}}  | {rule.rule}" for node, rule in zip(nodes, program.node_rules, strict=True)]
     lines += [f"note: {note}" for note in program.notes]
     return name_computed_keys("\n".join(lines))
 
@@ -40,7 +40,7 @@ def explain_passes(draft: Draft) -> str:
     """Return the plan of a translated query, and the plan after each pass; a refused query ends at its refusal."""
     shown = draft_lines(draft)
     lines = ["translated:", *_indent(shown)]
-    pending = [each.__name__ for each in PASSES]
+    pending = [compiler_pass.__name__ for compiler_pass in PASSES]
     try:
         for name, after in run_passes(draft):
             pending.remove(name)
@@ -96,3 +96,31 @@ def _state_lines(state: State) -> list[str]:
         f"  keeps {'; '.join(stored)}",
         f"  merge {merge}",
     ]
+
+
+def _loop_lines(stage: LoopState) -> list[str]:
+    """Return what a loop stores and how a refresh changes it."""
+    columns = ", ".join(column.name for column in stage.columns)
+    if stage.levelled:
+        stored = f"rows ({columns}) by level, with the number of derivations at each"
+        order = "removals first, then additions" if stage.traits.is_set else "levels in rising order"
+        return [f"{stage.name}: recursion ({stage.kind}), {order}, at most {stage.limit:,} rounds", f"  keeps {stored}"]
+    if stage.clusters is not None:
+        return [
+            f"{stage.name}: {stage.limit} steps of k-means, by the centers of the last evaluation and their margins",
+            f"  keeps the centers ({columns}) and the sums of their points in each step, and the answer",
+            f"  keeps the points with their margins in {stage.points}, from the first refresh on that needs them: "
+            "those that are not much nearer to their center than to the next one are read again when centers move",
+        ]
+    if stage.tolerance is None:
+        first = f"{stage.name}: {stage.limit} steps, evaluated from the start ({stage.replayed})"
+        return [first, f"  keeps the answer ({columns})"]
+    keys = ", ".join(column.name for column in stage.keys)
+    warm = ", ".join(column.name for column in stage.warm)
+    carried = ", ".join(column.name for column in stage.carried)
+    lines = [
+        f"{stage.name}: at most {stage.limit} steps, until one changes no more than {stage.tolerance.allowed:g} "
+        f"({stage.tolerance.norm} norm)",
+        f"  keeps one row for each ({keys}), and starts from its {warm}",
+    ]
+    return [*lines, f"  takes {carried} from its start"] if carried else lines

@@ -41,8 +41,8 @@ AGGREGATES = (
 
 def list_aggregates(kind: type[Group | Monoid | Recomputed]) -> str:
     """Return the names of the aggregates whose accumulator is of a kind."""
-    found = [(infer_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
-    return ", ".join(name for monoid, name in found if (Recomputed if monoid is None else type(monoid)) is kind)
+    monoids = [(infer_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
+    return ", ".join(name for monoid, name in monoids if (Recomputed if monoid is None else type(monoid)) is kind)
 
 
 KEYED = "the group row count, and the aggregates' own columns, by lineage key"

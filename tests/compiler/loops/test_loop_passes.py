@@ -26,10 +26,9 @@ from deltafold.algebra.plan import (
     Union,
 )
 from deltafold.algebra.traversal import walk
-from deltafold.compiler.loops.levels import add_levels
-from deltafold.compiler.loops.places import nonlinear_nodes, refuse_place
-from deltafold.compiler.loops.simplify import simplify_loops
-from deltafold.compiler.loops.stages import loop_stage
+from deltafold.compiler.loops.stages import add_levels, loop_stage
+from deltafold.compiler.loops.steps import nonlinear_nodes, refuse_reads
+from deltafold.compiler.passes.simplify_loops import simplify_loops
 from deltafold.compiler.passes.split_states import split_states
 from deltafold.compiler.plan_text import node_text
 from tests.compiler.plans import K2, NAME, D, K, T, call, draft, grouped, opaque, project, where
@@ -119,7 +118,7 @@ def test_a_fixed_branch_has_the_level_of_init() -> None:
 
 
 def test_a_fixed_branch_gives_rows_in_every_level() -> None:
-    (refusal,) = refuse_place(loop(FIXED, "levels"), node_text)
+    (refusal,) = refuse_reads(loop(FIXED, "levels"), node_text)
     assert "every round" in refusal.because
 
 
@@ -127,7 +126,7 @@ def test_distinct_on_top_of_levels() -> None:
     found = simplify_loops(draft(loop(grouped(JOINED, JOINED.columns), "levels"))).plan
     assert isinstance(found, Loop) and found.distinct and not list(nonlinear_nodes(found.step, "loop_1"))
     below = loop(over(Join(left=grouped(R, R.columns), right=EDGES, kind="inner", condition=None)), "levels")
-    assert simplify_loops(draft(below)).plan == below and list(refuse_place(below, node_text))
+    assert simplify_loops(draft(below)).plan == below and list(refuse_reads(below, node_text))
 
 
 def levels_of(step: Plan, kind: str = "set") -> tuple[Project, list[str]]:

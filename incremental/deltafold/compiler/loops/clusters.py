@@ -18,7 +18,7 @@ from deltafold.algebra.monoids.family import infer_accumulator
 from deltafold.algebra.monoids.kinds import Group
 from deltafold.algebra.plan import Aggregate, Column, Filter, Given, Item, Join, Loop, Plan, Project, Reference, Values
 from deltafold.algebra.traversal import pass_columns
-from deltafold.compiler.loops.places import reads_loop, rewrite_side_inputs
+from deltafold.compiler.loops.steps import reads_loop, rewrite_side_inputs
 
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
 UNSTORED = ("interval", "void")
@@ -55,7 +55,7 @@ class _Distance:
 def find_clusters(loop: Loop) -> Clusters | str:
     """Return how the step of a loop over side inputs groups points by the nearest center; a reason if it does not."""
     try:
-        return match_clusters(loop)
+        return _match_clusters(loop)
     except UnlikeKMeansError as error:
         return str(error)
 
@@ -73,7 +73,7 @@ def is_clustered(loop: Loop) -> bool:
     return isinstance(find_clusters(replace(loop, step=step)), Clusters)
 
 
-def match_clusters(loop: Loop) -> Clusters:
+def _match_clusters(loop: Loop) -> Clusters:
     """Match a loop with the form of k-means; raises UnlikeKMeansError where it differs."""
     if loop.limit < 1:
         raise UnlikeKMeansError("there is no step")
@@ -146,7 +146,7 @@ def _find_inputs(join: Join, loop: Loop) -> tuple[Given, dict[str, Column]]:
     if not isinstance(below, Given) or below.name != loop.name:
         raise UnlikeKMeansError("the centers are not the rows of the loop as they are")
     if not isinstance(side, Given) or reads_loop(side, loop.name):
-        raise UnlikeKMeansError("the points are no side input")
+        raise UnlikeKMeansError("the points are not a side input")
     names = [column.name for column in below.columns]
     fields = FIELD_NAME.findall(one.type)
     as_listed = call.function == "collectset" and call.arguments == (one,) and not call.distinct
@@ -173,7 +173,7 @@ def _find_distance(lowest: Project, join: Join) -> tuple[Item, _Distance]:
         if isinstance(item.scalar, Reference) or not pairs or not item.column.type.startswith("STRUCT"):
             continue
         distance = _Distance(pairs, listed)
-        conditions = [each.text.partition(" ~ ")[0] for each in join.conjuncts]
+        conditions = [conjunct.text.partition(" ~ ")[0] for conjunct in join.conjuncts]
         if distance.text == text and conditions == [f"({text} IS NOT NULL)"]:
             return item, distance
     raise UnlikeKMeansError("the step is not a group-by of points by the nearest center")
@@ -184,10 +184,10 @@ def _keep_points(
 ) -> Plan:
     """Return the projections over the points alone: what does not use the center, and the coordinates."""
     centers = {center.column.name}
-    known = {column.name for column in side.columns}
+    available = {column.name for column in side.columns}
     result: Plan = side
     for projection in reversed(projections):
-        kept = {item.column: item for item in projection.items if item.scalar.columns <= known}
+        kept = {item.column: item for item in projection.items if item.scalar.columns <= available}
         passed = {
             item.column.name for item in projection.items
             if item is center or (isinstance(item.scalar, Reference) and item.scalar.column.name in centers)
@@ -195,14 +195,14 @@ def _keep_points(
         kept |= {column: Item(column, Reference(column)) for column in coordinates if column not in kept}
         result = Project(result, tuple(kept.values()))
         centers = passed
-        known = {column.name for column in kept}
+        available = {column.name for column in kept}
     if key not in centers:
         raise UnlikeKMeansError("the step groups by something else than the nearest center")
     return result
 
 
 def _carry_number(plan: Plan, groups: Given, key: str) -> Plan:
-    """Return what makes centers of groups, with STEP and NUMBER as its first columns."""
+    """Return the plan that makes centers of groups, with STEP and POSITION as its first columns."""
     match plan:
         case Project(child=child, items=items) if not any(key in item.scalar.columns for item in items):
             numbers = pass_columns((STEP, POSITION))

@@ -18,10 +18,10 @@ from deltafold.compiler.draft import Draft
 
 def drop_keyed_distinct(draft: Draft) -> Draft:
     """Return the query without group-bys whose groups are single rows, and a note for each of them."""
-    found = ((node, _key_of(node, draft.facts)) for node in walk(draft.plan) if isinstance(node, Aggregate))
+    keys = ((node, _key_of(node, draft.facts)) for node in walk(draft.plan) if isinstance(node, Aggregate))
     notes = tuple(
         f"distinct {', '.join(column.name for column in node.keys)} needs no state: its rows differ ({key.text})"
-        for node, key in found
+        for node, key in keys
         if key is not None
     )
     return replace(draft, plan=_rewrite(draft.plan, draft.facts), notes=draft.notes + notes)

@@ -14,7 +14,7 @@ from deltafold.algebra.monoids.family import infer_function_monoid
 from deltafold.algebra.plan import Aggregate, Call, Column, Item, Loop, Plan, Project, Reference, Scalar, Sql, Union
 from deltafold.algebra.traversal import pass_columns, replace_children
 from deltafold.compiler.draft import Draft
-from deltafold.compiler.loops.places import rewrite_side_inputs
+from deltafold.compiler.loops.steps import rewrite_side_inputs
 
 
 def expand_distinct(draft: Draft) -> Draft:

@@ -30,8 +30,7 @@ from deltafold.algebra.program import NodeRule
 from deltafold.algebra.traversal import source_names, walk
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.loops.clusters import is_clustered
-from deltafold.compiler.loops.notes import loop_notes
-from deltafold.compiler.loops.places import is_replayed, reads_loop
+from deltafold.compiler.loops.steps import reads_loop
 from deltafold.compiler.operators import (
     CLUSTERS,
     CONVERGENCE,
@@ -56,15 +55,15 @@ def explain_rules(draft: Draft) -> Draft:
     return replace(
         draft,
         node_rules=tuple(_node_rules(draft.plan, draft, 0)),
-        notes=(*draft.notes, *loop_notes(draft.plan), *monoid_notes(draft.plan)),
+        notes=(*draft.notes, *_loop_notes(draft.plan), *_monoid_notes(draft.plan)),
     )
 
 
-def monoid_notes(plan: Plan) -> tuple[str, ...]:
+def _monoid_notes(plan: Plan) -> tuple[str, ...]:
     """Return the definitions of the declared monoids that a plan calls."""
     calls = (call for node in walk(plan) if isinstance(node, Aggregate) for call in node.calls)
-    found = dict.fromkeys(call.declared for call in calls if call.declared is not None)
-    return tuple(f"monoid {monoid.name}: {monoid.text}" for monoid in found)
+    monoids = dict.fromkeys(call.declared for call in calls if call.declared is not None)
+    return tuple(f"monoid {monoid.name}: {monoid.text}" for monoid in monoids)
 
 
 def _node_rules(plan: Plan, draft: Draft, depth: int, loop: Loop | None = None) -> Iterator[NodeRule]:
@@ -85,14 +84,14 @@ def _step_rule(plan: Plan, loop: Loop) -> str:
         return "the rows of the loop"
     if is_clustered(loop):
         return "over the change alone, by the stored centers"
-    return STEP_RULE if is_replayed(loop) else "linear, in each round"
+    return STEP_RULE if loop.traits.replayed else "linear, in each round"
 
 
-def loop_rule(loop: Loop) -> str:
+def _loop_rule(loop: Loop) -> str:
     """Return how a loop is maintained."""
     if is_clustered(loop):
         return CLUSTERS.rule
-    if is_replayed(loop):
+    if loop.traits.replayed:
         return (REPLAY if loop.traits.fixed_steps else CONVERGENCE).rule
     return (RECURSION if loop.traits.is_set else LEVELS).rule
 
@@ -113,14 +112,14 @@ def _rule(plan: Plan, draft: Draft) -> str:
         case Join():
             return "; ".join([_join_rule(plan, draft.invariant), *_omitted_terms(plan, draft)])
         case Aggregate(calls=calls):
-            found = [(call.text, infer_accumulator(call)) for call in calls]
-            return "; ".join(f"{text}: {each.name}, {each.deletions}" for text, each in found) or DISTINCT.rule
+            kept = [(call.text, infer_accumulator(call)) for call in calls]
+            return "; ".join(f"{text}: {monoid.name}, {monoid.deletions}" for text, monoid in kept) or DISTINCT.rule
         case GroupwiseOp(keys=keys):
             return f"{(WINDOW if keys else WHOLE).rule}; ties broken by all columns"
         case Given():
             return "the rows of the loop"
         case Loop():
-            return loop_rule(plan)
+            return _loop_rule(plan)
         case Unsupported():
             return explain_unsupported(plan)[0]
         case _:
@@ -145,9 +144,9 @@ def _omitted_terms(node: Join, draft: Draft) -> list[str]:
     """Return the terms of a join that a foreign key makes empty, and why."""
     if node.kind == "inner":
         product = flatten_joins(node)
-        found = product.references(draft.facts)
-        rank = rank_inputs(len(product.inputs), [(referred, referring) for referring, referred, _ in found])
-        empty = (fact for one, other, fact in found if rank[other] < rank[one] and fact.to not in draft.invariant)
+        references = product.references(draft.facts)
+        rank = rank_inputs(len(product.inputs), [(referred, referring) for referring, referred, _ in references])
+        empty = (fact for one, other, fact in references if rank[other] < rank[one] and fact.to not in draft.invariant)
         return list(dict.fromkeys(_no_term(fact, draft) for fact in empty))
     mirrored = node.kind == "right"
     left, right = (node.right, node.left) if mirrored else (node.left, node.right)
@@ -171,3 +170,28 @@ def _no_match(fact: ForeignKeyFact) -> str:
 
 def _key(fact: ForeignKeyFact) -> str:
     return f"foreign key {', '.join(fact.columns)}"
+
+
+def _loop_notes(plan: Plan) -> tuple[str, ...]:
+    """Return the notes on the loops of a plan."""
+    loops = {node.name: node for node in walk(plan) if isinstance(node, Loop)}
+    return tuple(note for loop in loops.values() for note in _notes_of_loop(loop))
+
+
+def _notes_of_loop(loop: Loop) -> Iterator[str]:
+    products = [node for node in walk(loop.step) if isinstance(node, Join) and _both_read(node, loop.name)]
+    if loop.traits.by_one_level and products:
+        yield (
+            f"{loop.name} joins its rows with themselves: Spark joins those of one level only, which gives no "
+            "transitive closure; write UNION, or join with the edges"
+        )
+    totals = [node for node in walk(loop.step) if isinstance(node, Aggregate) and not node.keys]
+    if loop.traits.tolerant and any(not reads_loop(node, loop.name) for node in totals):
+        yield (
+            f"the step of {loop.name} reads a total of its other inputs, so any change of them changes every row; "
+            "scale the answer by it above the loop instead"
+        )
+
+
+def _both_read(join: Join, name: str) -> bool:
+    return all(reads_loop(child, name) for child in join.children)

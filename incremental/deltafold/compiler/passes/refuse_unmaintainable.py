@@ -35,8 +35,8 @@ from deltafold.algebra.recipe import name_computed_keys
 from deltafold.algebra.sqltext import first_unstored_type, is_unordered
 from deltafold.algebra.traversal import walk
 from deltafold.compiler.draft import Draft, Outputs
-from deltafold.compiler.loops.places import RECOMPUTE, refuse_place
 from deltafold.compiler.loops.stages import refuse_uncompared
+from deltafold.compiler.loops.steps import RECOMPUTE, refuse_reads
 from deltafold.compiler.plan_text import node_text
 
 # the reason, and the fix
@@ -92,7 +92,7 @@ def _refuse_node(node: Plan) -> Iterable[Refusal]:
         case Project() | Filter() | Generate() | Expand() | Union() | Join():
             pass
         case Loop():
-            yield from refuse_place(node, node_text)
+            yield from refuse_reads(node, node_text)
             yield from refuse_uncompared(node, node_text)
             yield from refuse_incomparable(node.keys or node.columns, "two rows of the loop")
             for column in node.columns:
@@ -100,7 +100,7 @@ def _refuse_node(node: Plan) -> Iterable[Refusal]:
         case Aggregate(keys=keys, calls=calls):
             yield from refuse_incomparable(keys, "two groups")
             stored = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]
-            stored += [(call.text, each.type) for call in calls for each in infer_accumulator(call).components]
+            stored += [(call.text, part.type) for call in calls for part in infer_accumulator(call).components]
             yield from (refusal for text, type_ in stored for refusal in _refuse_unstorable(text, type_))
         case GroupwiseOp(keys=keys, text=text, undetermined=undetermined):
             yield from refuse_incomparable(keys, "two partitions")
@@ -131,11 +131,11 @@ def refuse_unstorable_answer(columns: Iterable[Column]) -> Iterable[Refusal]:
 
 
 def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable[Refusal]:
-    if (found := first_unstored_type(type_)) is None:
+    if (unstored := first_unstored_type(type_)) is None:
         return
-    node = "an untyped NULL" if found == "void" else node
-    instead = CONVERSIONS.get(found.split(" ")[0], "cast it to STRING")
-    yield Refusal(node, f"Delta does not store values of type {found}{consequence}", instead)
+    node = "an untyped NULL" if unstored == "void" else node
+    instead = CONVERSIONS.get(unstored.split(" ")[0], "cast it to STRING")
+    yield Refusal(node, f"Delta does not store values of type {unstored}{consequence}", instead)
 
 
 def refuse_incomparable(columns: Iterable[Column], what: str, consequence: str = "") -> Iterable[Refusal]:

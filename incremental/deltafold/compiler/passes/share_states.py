@@ -37,15 +37,15 @@ def share_states(draft: Draft) -> Draft:
         state, own = sharing.state_columns(plan)
         return StateRead(names.get(state, state), plan.columns, () if own == plan.columns else own)
 
-    def stage(found: Stage) -> Stage:
-        if isinstance(found, State):
-            return replace(found, name=names[found.name], input=rename_reads(found.input))
-        sides = tuple(replace(side, plan=rename_reads(side.plan)) for side in found.sides)
-        return replace(found, init=rename_reads(found.init), sides=sides)
+    def rename(stage: Stage) -> Stage:
+        if isinstance(stage, State):
+            return replace(stage, name=names[stage.name], input=rename_reads(stage.input))
+        sides = tuple(replace(side, plan=rename_reads(side.plan)) for side in stage.sides)
+        return replace(stage, init=rename_reads(stage.init), sides=sides)
 
-    kept = tuple(map(stage, sharing.stages(draft.stages)))
+    stages = tuple(map(rename, sharing.stages(draft.stages)))
     notes = _notes(draft.states, sharing, names)
-    return replace(draft, plan=rename_reads(draft.plan), stages=kept, notes=(*draft.notes, *notes))
+    return replace(draft, plan=rename_reads(draft.plan), stages=stages, notes=(*draft.notes, *notes))
 
 
 class _Sharing:
@@ -58,37 +58,37 @@ class _Sharing:
 
     def add(self, state: State) -> None:
         """Keep another state, unless a kept one serves it; it may serve kept ones, and is kept in place of them."""
-        alike = [known for known in self.kept if _shape(known.input) == _shape(state.input)]
-        for known in alike:
-            if (columns := self._serves(known, state)) is not None:
-                self.served[state.name] = known.name, columns
+        alike = [kept for kept in self.kept if _shape(kept.input) == _shape(state.input)]
+        for kept in alike:
+            if (columns := self._serves(kept, state)) is not None:
+                self.served[state.name] = kept.name, columns
                 return
-        smaller = {known.name: columns for known in alike if (columns := self._serves(state, known)) is not None}
+        smaller = {kept.name: columns for kept in alike if (columns := self._serves(state, kept)) is not None}
         self.served |= {name: (state.name, columns) for name, columns in smaller.items()}
         # the first of them comes after all that it reads, which is what the new one reads
-        place = next((i for i, known in enumerate(self.kept) if known.name in smaller), len(self.kept))
-        self.kept.insert(place, state)
-        self.kept = [each for each in self.kept if each.name not in smaller]
+        position = next((i for i, kept in enumerate(self.kept) if kept.name in smaller), len(self.kept))
+        self.kept.insert(position, state)
+        self.kept = [kept for kept in self.kept if kept.name not in smaller]
 
     def stages(self, all_stages: Sequence[Stage]) -> list[Stage]:
         """Return loops and kept states, each in the place of the first state that it stands for."""
         kept: dict[str, Stage] = {state.name: state for state in self.kept}
-        found: dict[str, Stage] = {}
+        stages: dict[str, Stage] = {}
         for stage in all_stages:
             if isinstance(stage, State):
                 name, _ = self.state_columns(StateRead(stage.name, stage.columns))
-                found.setdefault(name, kept[name])
+                stages.setdefault(name, kept[name])
             else:
-                found[stage.name] = stage
-        return [*found.values()]
+                stages[stage.name] = stage
+        return [*stages.values()]
 
     def state_columns(self, read: StateRead) -> tuple[str, tuple[Column, ...]]:
         """Return the kept state that a reader gets, and that state's columns in the order of the reader's."""
         name = read.state
         columns = read.own
         while name in self.served:
-            name, found = self.served[name]
-            columns = tuple(found[column.name] for column in columns)
+            name, equal_columns = self.served[name]
+            columns = tuple(equal_columns[column.name] for column in columns)
         return name, columns
 
     def _serves(self, large: State, small: State) -> Alignment | None:
@@ -100,25 +100,25 @@ class _Sharing:
             return None
         columns = {key.name: rows[key.name] for key in small.keys}
         for slot in small.slots:
-            found = next((other for other in large.slots if self._equal(slot, other, rows)), None)
-            if found is None:
+            equal = next((other for other in large.slots if self._equal(slot, other, rows)), None)
+            if equal is None:
                 return None
-            columns[slot.call.column.name] = found.call.column
+            columns[slot.call.column.name] = equal.call.column
         return columns
 
     def _equal(self, one: Slot, other: Slot, rows: Alignment) -> bool:
         """Return whether two aggregates of the same rows are equal."""
         call = one.call
-        known = other.call
-        if one.accumulator != other.accumulator or _signature(call) != _signature(known):
+        other_call = other.call
+        if one.accumulator != other.accumulator or _signature(call) != _signature(other_call):
             return False
-        if [rows.get(column.name) for column in call.arguments] != [*known.arguments]:
+        if [rows.get(column.name) for column in call.arguments] != [*other_call.arguments]:
             return False
-        pairs = zip((*call.arguments, *call.buffers), (*known.arguments, *known.buffers), strict=True)
+        pairs = zip((*call.arguments, *call.buffers), (*other_call.arguments, *other_call.buffers), strict=True)
         names = {column.name: equal for column, equal in pairs}
         texts = {name: column.name for name, column in names.items()}
-        return self._aligner.same(call.answer, known.answer, names) and self._aligner.same_handles(
-            call.handle, known.handle, texts
+        return self._aligner.same(call.answer, other_call.answer, names) and self._aligner.same_handles(
+            call.handle, other_call.handle, texts
         )
 
 

@@ -30,8 +30,9 @@ def split_states(draft: Draft) -> Draft:
     stages: dict[str, Stage] = {}
 
     def cut_loop(loop: Loop) -> Plan:
-        known = stages.get(loop.name)  # a loop may be read in several places
-        stage = known if isinstance(known, LoopState) else loop_stage(loop, lambda plan: split(plan, ()))
+        stage = stages.get(loop.name)  # a loop may be read several times
+        if not isinstance(stage, LoopState):
+            stage = loop_stage(loop, lambda plan: split(plan, ()))
         stages[stage.name] = stage
         read = StateRead(stage.name, stage.columns)
         items = tuple(Item(c, Reference(own)) for c, own in zip(loop.columns, stage.columns, strict=True))

@@ -1,6 +1,6 @@
-"""Find where a step reads its loop, and the reasons against maintaining a loop.
+"""Find where the step of a loop reads its rows, and the reasons against maintaining a loop.
 
-A loop stands *linearly* under operators by which each of its rows contributes on its own:
+A step reads its loop *linearly* through operators to which each row contributes on its own:
 
 | node | inputs through which the loop is linear |
 | --- | --- |
@@ -75,11 +75,6 @@ def nonlinear_nodes(plan: Plan, name: str) -> Iterator[Plan]:
             yield plan
 
 
-def is_replayed(loop: Loop) -> bool:
-    """Return whether each refresh evaluates the steps of a loop, since none of them is kept."""
-    return loop.traits.replayed
-
-
 def rewrite_side_inputs(plan: Plan, name: str, rewrite: Callable[[Plan], Plan]) -> Plan:
     """Return a step with each maximal part that does not read the loop replaced by what `rewrite` makes of it."""
     if not reads_loop(plan, name):
@@ -99,8 +94,8 @@ def fixed_branches(plan: Plan, name: str) -> Iterator[Plan]:
             yield child
 
 
-def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
-    """Yield the reasons against the places where a step reads its loop; text: of a node as explain prints it."""
+def refuse_reads(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
+    """Yield the reasons against the ways in which a step reads its loop; text: of a node as explain prints it."""
     name = loop.name
     for node in walk(loop.step):
         if isinstance(node, Loop) and node.name != name and reads_loop(node, name):
@@ -112,11 +107,9 @@ def refuse_place(loop: Loop, text: Callable[[Plan], str]) -> Iterator[Refusal]:
     if loop.traits.replayed:
         return
     if not reads_loop(loop.step, name):
-        yield Refusal(
-            text(loop), "its step does not read the rows that it is given", f"write it as a UNION, or {RECOMPUTE}"
-        )
+        yield Refusal(text(loop), "its step does not read the rows of the loop", f"write it as a UNION, or {RECOMPUTE}")
     because = (
-        f"what it gives may be taken back when {name} finds more, so no least answer exists"
+        f"rows that it gives may disappear when {name} gets more rows, so no least answer exists"
         if not loop.traits.by_one_level
         else f"only joins, filters and projections of the rows of {name} are maintained by level"
     )

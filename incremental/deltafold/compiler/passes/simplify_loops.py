@@ -13,7 +13,7 @@ from dataclasses import replace
 from deltafold.algebra.plan import Aggregate, Join, Loop, Plan, Project, Reference
 from deltafold.algebra.traversal import pass_columns, replace_children
 from deltafold.compiler.draft import Draft
-from deltafold.compiler.loops.places import linear_inputs, reads_loop
+from deltafold.compiler.loops.steps import linear_inputs, reads_loop
 
 
 def simplify_loops(draft: Draft) -> Draft:
