@@ -363,7 +363,7 @@ class Compilation:
             return None
         if then.fingerprint != kept.fingerprint:
             return None
-        found = WidenedQuery(self.analysis.translate(kept.names, kept.orders), then)
+        found = WidenedQuery(query=self.analysis.translate(kept.names, kept.orders), then=then)
         old, new = self._compile(then), self._compile(found.query)
         if isinstance(old, RefusedError) or isinstance(new, RefusedError):
             return found

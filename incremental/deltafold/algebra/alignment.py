@@ -141,38 +141,43 @@ class Aligner:
         return self.equality.expressions(one, other, names)
 
     def _states(self, one: StateRead, other: StateRead) -> Alignment | None:
-        (state, own) = self.state_columns(one)
-        (other_state, other_own) = self.state_columns(other)
+        state, own = self.state_columns(one)
+        other_state, other_own = self.state_columns(other)
         if state != other_state:
             return None
         shown = dict(zip(other_own, other.columns, strict=True))
         return {column.name: shown[c] for c, column in zip(own, one.columns, strict=True) if c in shown}
 
     def _unions(self, one: Union, other: Union) -> Alignment | None:
-        found = [self.align(*pair) for pair in zip(one.children, other.children, strict=True)]
-        branches = [each for each in found if each is not None]
-        if len(branches) < len(found):
+        branches = [
+            alignment
+            for pair in zip(one.children, other.children, strict=True)
+            if (alignment := self.align(*pair)) is not None
+        ]
+        if len(branches) < len(one.children):
             return None
 
-        def place(i: int, branch: int) -> int | None:
-            """Return the position in the other union of column i, as one branch has it."""
+        def position_in_branch(i: int, branch: int) -> int | None:
+            """Return the position in the other union of column i, by the alignment of one branch."""
             column = branches[branch].get(one.children[branch].columns[i].name)
-            columns = other.children[branch].columns
-            return columns.index(column) if column is not None else None
+            return None if column is None else other.children[branch].columns.index(column)
 
-        places = [{place(i, branch) for branch in range(len(branches))} for i in range(len(one.columns))]
-        alike = [(c, next(iter(found))) for c, found in zip(one.columns, places, strict=True) if len(found) == 1]
-        return {column.name: other.columns[position] for column, position in alike if position is not None}
+        equal: dict[str, Column] = {}
+        for i, column in enumerate(one.columns):
+            position, *others = {position_in_branch(i, branch) for branch in range(len(branches))}
+            if position is not None and not others:
+                equal[column.name] = other.columns[position]
+        return equal
 
     def _joins(self, one: Join, other: Join) -> Alignment | None:
         left = self.align(one.left, other.left)
         right = self.align(one.right, other.right)
         if left is None or right is None or not self.same(one.condition, other.condition, {**left, **right}):
             return None
-        found = dict(left) if one.kind in ("semi", "anti", "existence") else {**left, **right}
+        equal = dict(left) if one.kind in ("semi", "anti", "existence") else {**left, **right}
         if one.exists is not None and other.exists is not None:
-            found[one.exists.name] = other.exists
-        return found
+            equal[one.exists.name] = other.exists
+        return equal
 
     def _unary(self, one: Plan, other: Plan, below: Alignment) -> Alignment | None:
         """Return the equal columns of two operators over aligned inputs."""
@@ -184,11 +189,11 @@ class Aligner:
             case Generate(), Generate():
                 return self._generates(one, other, below)
             case Expand(), Expand() if len(one.projections) == len(other.projections):
-                rows = [zip(*each.projections, strict=True) for each in (one, other)]
-                columns = [
-                    dict(zip(each.columns, by, strict=True)) for each, by in zip((one, other), rows, strict=True)
-                ]
-                return self._rows(columns[0], columns[1], below)
+                scalars, others = (
+                    dict(zip(expand.columns, zip(*expand.projections, strict=True), strict=True))
+                    for expand in (one, other)
+                )
+                return self._rows(scalars, others, below)
             case GroupwiseOp(), GroupwiseOp() if one.kind == other.kind and len(one.columns) == len(other.columns):
                 names = {name: column.name for name, column in below.items()}
                 whole = set(names) == {c.name for c in one.child.columns}
@@ -199,21 +204,22 @@ class Aligner:
                 return None
 
     def _items(self, items: Sequence[Item], others: Sequence[Item], below: Alignment) -> Alignment:
-        one, other = ({item.column: (item.scalar,) for item in each} for each in (items, others))
+        one = {item.column: (item.scalar,) for item in items}
+        other = {item.column: (item.scalar,) for item in others}
         return self._rows(one, other, below)
 
     def _rows(
         self, one: Mapping[Column, Sequence[Scalar]], other: Mapping[Column, Sequence[Scalar]], below: Alignment
     ) -> Alignment:
         """Return the columns whose scalars, one for each projection, are equal."""
-        found: dict[str, Column] = {}
+        equal: dict[str, Column] = {}
         for column, scalars in one.items():
             for candidate, others in other.items():
                 pairs = zip(scalars, others, strict=True)
                 if column.type == candidate.type and all(self.same(*pair, below) for pair in pairs):
-                    found[column.name] = candidate
+                    equal[column.name] = candidate
                     break
-        return found
+        return equal
 
     def _generates(self, one: Generate, other: Generate, below: Alignment) -> Alignment | None:
         if one.outer != other.outer or len(one.produced) != len(other.produced):

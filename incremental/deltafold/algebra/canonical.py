@@ -114,9 +114,9 @@ def _print(value: Any, states: Mapping[str, str] | None) -> str:
             renamed = f", {_print(stored, states)}" if stored else ""
             return f"StateRead({states[state]}, {_print(columns, states)}{renamed})"
         case frozenset():
-            return str(sorted(_print(each, states) for each in cast("frozenset[Any]", value)))
+            return str(sorted(_print(member, states) for member in cast("frozenset[Any]", value)))
         case tuple():
-            inside = [_print(each, states) for each in cast("tuple[Any, ...]", value)]
+            inside = [_print(member, states) for member in cast("tuple[Any, ...]", value)]
             return f"({', '.join(inside)}{',' if states is None and len(inside) == 1 else ''})"
         case Given() if states is None:  # of the loop around it, whatever it is called
             name = "Values"
@@ -128,7 +128,7 @@ def _print(value: Any, states: Mapping[str, str] | None) -> str:
             fields = {field: getattr(value, field) for field in listed.split()}
         case _:
             return repr(value)
-    return f"{name}({', '.join(f'{field}={_print(each, states)}' for field, each in fields.items())})"
+    return f"{name}({', '.join(f'{field}={_print(content, states)}' for field, content in fields.items())})"
 
 
 def _renamed_fields(

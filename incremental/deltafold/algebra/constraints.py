@@ -74,24 +74,24 @@ def collect_facts(
     types: the columns of the sources whose schema is known. Declarations of other sources are not checked.
     Raises SourceError for unknown columns and sources, and for keys that cannot be compared.
     """
-    found: list[Constraint] = []
+    facts: list[Constraint] = []
     for name, declaration in declared.items():
         if name not in read:
             continue
         if declaration.primary_key:
-            check_key_columns(name, declaration.primary_key, "primary key", types)
-            found.append(PrimaryKeyFact(name, declaration.primary_key))
+            _check_key_columns(name, declaration.primary_key, "primary key", types)
+            facts.append(PrimaryKeyFact(name, declaration.primary_key))
         for foreign in declaration.foreign_keys:
-            check_key_columns(name, foreign.columns, "foreign key", types)
+            _check_key_columns(name, foreign.columns, "foreign key", types)
             if foreign.source in declared and foreign.source not in read:
                 continue
-            found.append(resolve_foreign_key(name, foreign.columns, foreign.source, declared, types))
+            facts.append(_resolve_foreign_key(name, foreign.columns, foreign.source, declared, types))
         if declaration.append_only:
-            found.append(AppendOnlyFact(name))
-    return tuple(found)
+            facts.append(AppendOnlyFact(name))
+    return tuple(facts)
 
 
-def resolve_foreign_key(
+def _resolve_foreign_key(
     name: str, columns: tuple[str, ...], to: str, declared: Mapping[str, SourceDeclaration], types: Types
 ) -> ForeignKeyFact:
     """Return a foreign key, checked against the primary key that it refers to."""
@@ -109,7 +109,7 @@ def resolve_foreign_key(
         raise SourceError(
             f"source {name}: {what}, whose primary key is ({', '.join(key)}). Name one column for each, in that order."
         )
-    check_key_columns(to, key, "primary key", types)
+    _check_key_columns(to, key, "primary key", types)
     for one, other in zip(columns, key, strict=True):
         kinds = types.get(name, {}).get(one), types.get(to, {}).get(other)
         if None not in kinds and kinds[0] != kinds[1]:
@@ -120,17 +120,16 @@ def resolve_foreign_key(
     return ForeignKeyFact(name, columns, to, key)
 
 
-def check_key_columns(name: str, columns: Iterable[str], what: str, types: Types) -> None:
+def _check_key_columns(name: str, columns: Iterable[str], what: str, types: Types) -> None:
     """Raise SourceError for columns that a source lacks, or whose values Spark cannot group by."""
     if name not in types:
         return
     for column in columns:
         type_ = types[name].get(column)
         if type_ is None:
-            known = ", ".join(types[name])
             raise SourceError(
                 f"source {name}: unknown column {column!r} in its {what}. "
-                f"Correct the name; the source has the columns {known}."
+                f"Correct the name; the source has the columns {', '.join(types[name])}."
             )
         if is_unordered(type_):
             raise SourceError(
@@ -158,7 +157,7 @@ def find_reference(
     for fact in facts:
         if isinstance(fact, ForeignKeyFact) and fact.to == referred.relation:
             pairs = set(zip(fact.columns, fact.key, strict=True))
-            if any(source.relation == fact.source and pairs <= found for source, found in equated.items()):
+            if any(source.relation == fact.source and pairs <= columns for source, columns in equated.items()):
                 return fact
     return None
 
@@ -181,8 +180,8 @@ def trace_to_source(plan: Plan, scalar: Scalar) -> tuple[SourceRead, str] | None
         case Project(child=child, items=items):
             return next((trace_to_source(child, item.scalar) for item in items if item.column.name == name), None)
         case Filter() | Generate() | Join():
-            found = [trace_to_source(child, scalar) for child in plan.children if scalar.column in child.columns]
-            return found[0] if found else None
+            children = [child for child in plan.children if scalar.column in child.columns]
+            return trace_to_source(children[0], scalar) if children else None
         case _:
             return None
 
@@ -196,6 +195,6 @@ def find_distinguishing_key(facts: Iterable[Constraint], plan: Plan, columns: It
         return None
     by_name = {column.name: column for column in plan.columns}
     origins = (trace_to_source(plan, Reference(by_name[name])) for name in columns)
-    kept = {found[1] for found in origins if found is not None}
+    kept = {origin[1] for origin in origins if origin is not None}
     keys = (fact for fact in facts if isinstance(fact, PrimaryKeyFact) and fact.source == node.relation)
     return next((key for key in keys if set(key.columns) <= kept), None)

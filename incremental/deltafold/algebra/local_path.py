@@ -33,8 +33,8 @@ def is_remote(address: str) -> bool:
 
 def remote_fault(address: str) -> str:
     """Return why an address of a store cannot be one, and the fix; empty if it may be one."""
-    found = URI.match(address)
-    scheme = found[1] if found else ""
+    uri = URI.match(address)
+    scheme = uri[1] if uri else ""
     if scheme.lower() in OLD_SCHEMES:
         return f"{scheme}: is not a file system of Hadoop 3. Write s3a: instead"
     if scheme != scheme.lower():
@@ -71,25 +71,25 @@ def locate_folder(what: str, address: str | os.PathLike[str]) -> str:
 
 def printable(path: object) -> str:
     """Return a path with its control characters escaped, so that a file's name cannot forge a line of a message."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(path))
 
 
 def plain(address: str) -> str:
     """Return a local address as a path: without the `file:` that it may begin with."""
-    found = FILE_URI.match(address)
-    return address if found is None else "/" + address[found.end() :]
+    file_uri = FILE_URI.match(address)
+    return address if file_uri is None else "/" + address[file_uri.end() :]
 
 
 def uri_fault(address: str) -> str:
     """Return why an address is not the path of a local folder, and the fix; empty if it is one."""
     if not address.strip():
         return "its path is empty. Name a local folder"
-    found = URI.match(address)
-    if found is None:
+    uri = URI.match(address)
+    if uri is None:
         return "a path with :// in it is a misplaced URI. Name a local folder" if "://" in address else ""
-    if found[1].lower() != "file":
+    if uri[1].lower() != "file":
         instead = "Name a local folder; only Delta sources, input files and warehouses may be URIs"
-        return f"{found[1]}: is not a folder of this machine. {instead}"
+        return f"{uri[1]}: is not a folder of this machine. {instead}"
     rest = address.lstrip()[len("file:") :]
     if rest.startswith("//") and not rest.startswith("///") and not rest.lower().startswith("//localhost/"):
         return "file:// names another machine. Write file:/// and the path, or the path alone"

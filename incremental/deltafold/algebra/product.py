@@ -1,7 +1,7 @@
 """Flatten a tree of inner joins into one product, and order its inputs for the change of any one of them.
 
 The change of one input is joined with the others one at a time, each by the conditions that connect it to the columns
-known so far; so a small change never requires a join of unchanged inputs with each other. Equalities that follow from
+joined so far; so a small change never requires a join of unchanged inputs with each other. Equalities that follow from
 others (a = b and b = c: a = c) connect too, and an input that the query filters goes before others, as it keeps less.
 """
 
@@ -24,7 +24,7 @@ class JoinStep:
     """The next input to join.
 
     position: of the input in the product; conditions: those that can be tested once it is joined; equalities: those
-    between a known column and one of its own, with the implied ones; implied: those that no condition tests yet.
+    between a joined column and one of its own, with the implied ones; implied: those that no condition tests yet.
     """
 
     position: int
@@ -42,34 +42,35 @@ class Product:
     equalities: tuple[EqualKeys, ...]
 
     def find_needed(self, columns: Sequence[Column]) -> frozenset[str]:
-        """Return the names of the given columns and of those that the conditions test."""
+        """Return the names of these columns and of those that the conditions test."""
         return frozenset(column.name for column in columns).union(*(c.columns for c in self.conditions))
 
     def steps(self, start: int) -> tuple[JoinStep, ...]:
         """Return the other inputs in an order that connects each to those before it, by an equality if possible."""
-        known = column_names(self.inputs[start])
+        joined = column_names(self.inputs[start])
         remaining = [position for position in range(len(self.inputs)) if position != start]
         untested = list(self.conditions)
-        found: list[JoinStep] = []
+        steps: list[JoinStep] = []
         while remaining:
-            position = min(remaining, key=lambda p: (self._distance(known, p), not is_filtered(self.inputs[p]), p))
+            position = min(remaining, key=lambda p: (self._distance(joined, p), not _is_filtered(self.inputs[p]), p))
             remaining.remove(position)
             own = column_names(self.inputs[position])
-            equalities = _between(self._both_ways, known, own)
-            implied = self._imply(known, own, equalities)
-            known = known | own
-            tested = tuple(condition for condition in untested if condition.columns <= known)
+            equalities = _between(self._both_ways, joined, own)
+            implied = self._imply(joined, own, equalities)
+            joined = joined | own
+            tested = tuple(condition for condition in untested if condition.columns <= joined)
             untested = [condition for condition in untested if condition not in tested]
-            found.append(JoinStep(position, tested, (*equalities, *implied), implied))
-        return tuple(found)
+            steps.append(JoinStep(position, tested, (*equalities, *implied), implied))
+        return tuple(steps)
 
     def references(self, facts: Sequence[Constraint]) -> tuple[tuple[int, int, ForeignKeyFact], ...]:
         """Return the pairs of inputs of which one refers to the other: (referring, referred, the foreign key)."""
-        found = (
+        pairs = permutations(range(len(self.inputs)), 2) if facts else ()
+        references = (
             (one, other, find_reference(facts, self.inputs[one], self.inputs[other], self._both_ways))
-            for one, other in permutations(range(len(self.inputs)), 2)
+            for one, other in pairs
         )
-        return tuple((one, other, fact) for one, other, fact in found if fact is not None) if facts else ()
+        return tuple((one, other, fact) for one, other, fact in references if fact is not None)
 
     @cached_property
     def _both_ways(self) -> list[EqualKeys]:
@@ -78,24 +79,24 @@ class Product:
     @cached_property
     def _connected(self) -> list[EqualKeys]:
         """The equalities, and those that follow from them through one column or several."""
-        found = dict.fromkeys(self._both_ways)
-        for column in [one for one, _ in found if isinstance(one, Reference)]:
-            ends = [other for one, other in found if one == column]
-            found |= dict.fromkeys(permutations(ends, 2))
-        return list(found)
+        equalities = dict.fromkeys(self._both_ways)
+        for column in [one for one, _ in equalities if isinstance(one, Reference)]:
+            ends = [other for one, other in equalities if one == column]
+            equalities |= dict.fromkeys(permutations(ends, 2))
+        return list(equalities)
 
-    def _imply(self, known: frozenset[str], own: frozenset[str], stated: Sequence[EqualKeys]) -> tuple[EqualKeys, ...]:
+    def _imply(self, joined: frozenset[str], own: frozenset[str], stated: Sequence[EqualKeys]) -> tuple[EqualKeys, ...]:
         """Return one implied equality for each of an input's keys that no stated one connects."""
         tied = {other for _, other in stated}
-        implied = {other: (one, other) for one, other in _between(self._connected, known, own) if other not in tied}
+        implied = {other: (one, other) for one, other in _between(self._connected, joined, own) if other not in tied}
         return tuple(implied.values())
 
-    def _distance(self, known: frozenset[str], position: int) -> int:
-        """Return 0 if an equality connects an input to the known columns, 1 if another condition does, 2 if none."""
+    def _distance(self, joined: frozenset[str], position: int) -> int:
+        """Return 0 if an equality connects an input to the joined columns, 1 if another condition does, 2 if none."""
         own = column_names(self.inputs[position])
-        if _between(self._connected, known, own):
+        if _between(self._connected, joined, own):
             return 0
-        connected = any(c.columns & known and c.columns & own and c.columns <= known | own for c in self.conditions)
+        connected = any(c.columns & joined and c.columns & own and c.columns <= joined | own for c in self.conditions)
         return 1 if connected else 2
 
 
@@ -108,10 +109,10 @@ def flatten_joins(plan: Plan) -> Product:
             conditions = one.conditions + other.conditions + plan.conjuncts
             equalities = tuple((left, right) for left, right, null_safe in plan.keys if not null_safe)
             return Product(one.inputs + other.inputs, conditions, one.equalities + other.equalities + equalities)
-        case Filter(child=child, condition=condition) if is_inner_join(child):
+        case Filter(child=child, condition=condition) if _is_inner_join(child):
             below = flatten_joins(child)
             return Product(below.inputs, (*below.conditions, condition), below.equalities)
-        case Project(child=child, items=items) if is_inner_join(child) and all(
+        case Project(child=child, items=items) if _is_inner_join(child) and all(
             item.scalar == Reference(item.column) for item in items
         ):
             return flatten_joins(child)
@@ -119,8 +120,8 @@ def flatten_joins(plan: Plan) -> Product:
             return Product((plan,), (), ())
 
 
-def _between(equalities: Sequence[EqualKeys], known: frozenset[str], own: frozenset[str]) -> tuple[EqualKeys, ...]:
-    return tuple((one, other) for one, other in equalities if one.columns <= known and other.columns <= own)
+def _between(equalities: Sequence[EqualKeys], joined: frozenset[str], own: frozenset[str]) -> tuple[EqualKeys, ...]:
+    return tuple((one, other) for one, other in equalities if one.columns <= joined and other.columns <= own)
 
 
 def rank_inputs(count: int, earlier: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -134,14 +135,14 @@ def rank_inputs(count: int, earlier: Sequence[tuple[int, int]]) -> tuple[int, ..
     return tuple(order.index(position) for position in range(count))
 
 
-def is_filtered(plan: Plan) -> bool:
+def _is_filtered(plan: Plan) -> bool:
     """Return whether a plan's rows are those of another one that a condition keeps."""
     while isinstance(plan, Project):
         plan = plan.child
     return isinstance(plan, Filter)
 
 
-def is_inner_join(plan: Plan) -> bool:
+def _is_inner_join(plan: Plan) -> bool:
     """Return whether a plan is an inner join under filters and projections."""
     while isinstance(plan, Filter | Project):
         plan = plan.child

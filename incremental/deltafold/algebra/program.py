@@ -164,11 +164,11 @@ class Program:
 
         circumstances: what else the rows depend on. A digest has 16 hexadecimal digits, the same in every process.
         """
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for stage in self.stages:  # a stage comes after those that it reads
-            text = digest_text((*_content(stage), circumstances), found)
-            found[stage.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return found
+            text = digest_text((*_content(stage), circumstances), digests)
+            digests[stage.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digests
 
 
 def _content(stage: Stage) -> tuple[object, ...]:

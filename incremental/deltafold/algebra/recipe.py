@@ -51,13 +51,13 @@ class Recipe(Json):
     @property
     def orders(self) -> dict[str, list[str]]:
         """The order in which the columns of each source were in its table, as far as the plan reads them."""
-        found: dict[str, TopologicalSorter[str]] = {}
+        sorters: dict[str, TopologicalSorter[str]] = {}
         for name, fields in (match.groups() for match in map(SOURCE_LINE.fullmatch, self.plan) if match):
             columns = [text.rpartition(" AS ")[0] or text for text in fields.split(", ")]
             for pair in itertools.pairwise(columns):
-                found.setdefault(name, TopologicalSorter()).add(pair[1], pair[0])
+                sorters.setdefault(name, TopologicalSorter()).add(pair[1], pair[0])
         try:
-            return {name: list(sorter.static_order()) for name, sorter in found.items()}
+            return {name: list(sorter.static_order()) for name, sorter in sorters.items()}
         except CycleError:  # a name with a comma: then no order is known
             return {}
 
@@ -125,8 +125,9 @@ def describe_changes(old: Recipe, new: Recipe, now: Mapping[str, Mapping[str, st
     for name, then, today in compare_mappings(old.functions, new.functions):
         change = "changed" if then and today else "was added" if today else "is no longer used"
         lines.append(f"{'' if name.startswith(MONOID_MARK) else 'Python function '}{name} {change}")
-    columns = [[" ".join(column) for column in each.columns] for each in (old, new)]
-    lines += [f"answer column: {line}" for line in diff_lines(*columns)]
+    columns_then = [" ".join(column) for column in old.columns]
+    columns_now = [" ".join(column) for column in new.columns]
+    lines += [f"answer column: {line}" for line in diff_lines(columns_then, columns_now)]
     plan = list(map(name_computed_keys, diff_lines(old.plan, new.plan)))
     lines += plan[:MOST_SHOWN]
     if len(plan) > MOST_SHOWN:

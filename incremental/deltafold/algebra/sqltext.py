@@ -32,8 +32,8 @@ def literal(text: str) -> str:
 def simple_types(type_: str) -> tuple[str, ...]:
     """Return the types at any depth of a type, in lower case, without field names, comments and lengths."""
     text = LENGTH.sub("", COMMENT.sub("", QUOTED.sub("x", type_).lower()))
-    found = (part.strip() for part in re.split("[<>,]", FIELD.sub("", text)))
-    return tuple(part for part in found if part)
+    parts = (part.strip() for part in re.split("[<>,]", FIELD.sub("", text)))
+    return tuple(part for part in parts if part)
 
 
 def first_unstored_type(type_: str) -> str | None:
@@ -52,14 +52,13 @@ NAME_PART = re.compile(r"`(?:[^`\x00-\x1f\x7f]|``)+`|\w+")
 
 def table_name_parts(name: str) -> tuple[str, ...] | None:
     """Return the parts of a name without their backquotes; None if it is not a name."""
-    found = list[str]()
+    parts = list[str]()
     start = 0
     while part := NAME_PART.match(name, start):
-        text = part[0]
+        parts.append(unquote(part[0]))
         start = part.end()
-        found.append(text[1:-1].replace("``", "`") if text[0] == "`" else text)
         if start == len(name):
-            return tuple(found)
+            return tuple(parts)
         if name[start] != ".":
             return None
         start += 1

@@ -47,8 +47,8 @@ class CostRates:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not a number, or by which nothing could be divided."""
-        for each in fields(self):
-            check_number("CostRates", each.name, getattr(self, each.name), 0)
+        for rate in fields(self):
+            _check_number("CostRates", rate.name, getattr(self, rate.name), 0)
         if not (self.scan_bytes and self.operator_bytes):
             raise ValueError("CostRates: scan_bytes and operator_bytes cannot be 0. Give the bytes of a second.")
 
@@ -142,12 +142,12 @@ class Tuning:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not a number, or with which no refresh could run."""
-        for each in fields(self):
-            if each.name != "rates":
-                check_number("Tuning", each.name, getattr(self, each.name), 1 if each.name in AT_LEAST_ONE else 0)
+        for size in fields(self):
+            if size.name != "rates":
+                _check_number("Tuning", size.name, getattr(self, size.name), 1 if size.name in AT_LEAST_ONE else 0)
 
 
-def check_number(record: str, name: str, value: object, least: int) -> None:
+def _check_number(record: str, name: str, value: object, least: int) -> None:
     """Raise ValueError for a value that is not a number, or is less than the least one that works."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
         raise ValueError(f"{record}: {name} cannot be {value!r}. Give a number, {least} or more.")

@@ -44,7 +44,8 @@ def explain_passes(draft: Draft) -> str:
     try:
         for name, after in run_passes(draft):
             pending.remove(name)
-            before, shown = shown, draft_lines(after)
+            before = shown
+            shown = draft_lines(after)
             lines += [f"{name}: no change"] if shown == before else [f"{name}:", *_indent(shown)]
     except RefusedError as error:
         lines += [f"{pending[0]}: refused", *_indent([str(refusal) for refusal in error.refusals])]

@@ -62,7 +62,7 @@ def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int)
         case "stddevsamp" | "stddevpop" | "variancesamp" | "variancepop":
             return _integer_moments() if types[0] in SMALL_INTEGERS else _moments()
         case "covsample" | "covpopulation" | "corr":
-            return _co_moments(function == "corr")
+            return _co_moments(with_spreads=function == "corr")
         case _:
             return None
 
@@ -180,7 +180,7 @@ def _moments() -> Monoid:
     )
 
 
-def _co_moments(with_spreads: bool) -> Monoid:
+def _co_moments(*, with_spreads: bool) -> Monoid:
     """Return covariance and, with the spreads of both sides, correlation; merged as by Spark."""
     here = "{w} > 0 AND {x} IS NOT NULL AND {y} IS NOT NULL"
     x, y = (f"if({here}, CAST({{{name}}} AS DOUBLE), NULL)" for name in "xy")

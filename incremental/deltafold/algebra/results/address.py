@@ -36,8 +36,8 @@ class Address(Json):
     since: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        given = cast("Iterable[Any]", self.columns)
-        columns = tuple(each if isinstance(each, Column) else Column(each["name"], each["type"]) for each in given)
+        stored = cast("Iterable[Any]", self.columns)  # JSON has dictionaries
+        columns = tuple(c if isinstance(c, Column) else Column(c["name"], c["type"]) for c in stored)
         object.__setattr__(self, "columns", columns)
 
 
@@ -54,7 +54,7 @@ class SqlNames:
             return
         if fault := sql_name_fault(name):
             raise QueryError(f"view {view}: publish_as: {fault}.")
-        if other := next((known for known, sql in self._names.items() if is_same_name(sql, name)), None):
+        if other := next((view for view, sql in self._names.items() if is_same_name(sql, name)), None):
             raise QueryError(f"view {view}: view {other} is published as {name} too. Choose another name for one.")
         self._names[view] = name
 

@@ -45,9 +45,9 @@ class Json:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the inverse of `to_json`; fields unknown to this release are ignored."""
-        given: dict[str, Any] = json.loads(text)
-        known = {f.name for f in dataclasses.fields(cast(Any, cls))}
-        return cls(**{key: value for key, value in given.items() if key in known})
+        stored: dict[str, Any] = json.loads(text)
+        names = {field.name for field in dataclasses.fields(cast(Any, cls))}
+        return cls(**{name: value for name, value in stored.items() if name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +60,12 @@ class Report(Json):
     seconds and phases: wall clock; expected: under policy auto, the expected seconds of each mode, from the compiler's
     estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
     because: what changed in the query or its sources, line by line, if the view was rebuilt;
-    lost: the sentence that says which source lost what the last epoch read, if the view was rebuilt for it (on_lost);
+    lost: the source that lost what the last epoch read, in one sentence, if the view was rebuilt for it (on_lost);
     partitions: the values of the answer's partition key (see Description) among the rows that this epoch touched, or
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
-    rounds: of each loop, by what they did (`retract`, `insert`, `levels`, `steps`), how many rows each moved; `points`:
-    of k-means, how many old points each step looked at again;
-    residuals: of each loop to a tolerance, what each step changed in the loop's norm; the last is that of the answer.
+    rounds: of each loop, by phase (`retract`, `insert`, `levels`, `steps`), the number of rows that each round changed;
+    `points`: of k-means, the number of old points that each step read again;
+    residuals: of each loop to a tolerance, the change by each step in the loop's norm; the last is that of the answer.
     """
 
     view: str
@@ -95,8 +95,8 @@ class Report(Json):
 
     def __post_init__(self) -> None:
         # JSON has no tuples, and dictionaries for reports
-        given = cast("tuple[Report | dict[str, Any], ...]", self.below)
-        object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in given))
+        below = cast("tuple[Report | dict[str, Any], ...]", self.below)
+        object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in below))
         object.__setattr__(self, "because", tuple(self.because))
         object.__setattr__(self, "partitions", None if self.partitions is None else tuple(self.partitions))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
@@ -143,8 +143,8 @@ class Verification(Json):
     """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 
     rows: the number of compared rows of the view; sample: some rows that differ; share: the share of keys compared.
-    residual: where the query has loops to a tolerance, what one batch step changes of the stored answer, of the loop
-    closest to its limit; allowed: the most that it may change; bound: the most that the answer is away from the
+    residual: where the query has loops to a tolerance, the change of the stored answer by one batch step, of the loop
+    closest to its limit; allowed: the greatest change that is allowed; bound: the most that the answer is away from the
     fixpoint, for a loop to an error.
     """
 
@@ -166,7 +166,8 @@ class Verification(Json):
 class MeasuredPoint:
     """The stored answer of a loop to a tolerance, measured by one batch step.
 
-    residual: what the step changes; allowed: what it may; shrinks: 1 less the contraction, None without one;
+    residual: the change by the step; allowed: the greatest one allowed; shrinks: 1 less the contraction, None without
+    one;
     unmatched: the keys that only one of the answer and the step has.
     """
 
@@ -212,15 +213,16 @@ class Description(Json):
     partition_key: str = ""
 
     def __post_init__(self) -> None:
-        given = cast("tuple[StateDescription | dict[str, Any], ...]", self.states)  # JSON has dictionaries
-        states = tuple(s if isinstance(s, StateDescription) else StateDescription(**s) for s in given)
-        lists = tuple(StateDescription(s.name, tuple(s.keys), tuple(s.columns)) for s in states)
-        object.__setattr__(self, "states", lists)
+        stored = cast("tuple[StateDescription | dict[str, Any], ...]", self.states)  # JSON has dictionaries
+        states = (s if isinstance(s, StateDescription) else StateDescription(**s) for s in stored)
+        object.__setattr__(
+            self, "states", tuple(StateDescription(s.name, tuple(s.keys), tuple(s.columns)) for s in states)
+        )
         object.__setattr__(self, "columns", tuple((str(name), str(type_)) for name, type_ in self.columns))
         object.__setattr__(self, "sources", tuple(self.sources))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the inverse of `to_json`; earlier releases stored the mode as `verdict`."""
-        given: dict[str, Any] = json.loads(text)
-        return super().from_json(json.dumps({"mode": given.get("verdict")} | given))
+        stored: dict[str, Any] = json.loads(text)
+        return super().from_json(json.dumps({"mode": stored.get("verdict")} | stored))

@@ -100,7 +100,11 @@ class Status(Json):
     def state(self) -> Size:
         """The total size of the state tables."""
         states = [size for name, size in self.tables.items() if name != VIEW]
-        return Size(*(sum(getattr(size, each) for size in states) for each in ("files", "bytes", "fragmented")))
+        return Size(
+            files=sum(size.files for size in states),
+            bytes=sum(size.bytes for size in states),
+            fragmented=sum(size.fragmented for size in states),
+        )
 
     @property
     def answer(self) -> Size | None:

@@ -63,7 +63,7 @@ ASKED = dict[str, tuple[tuple[int, str], ...]]()
 
 
 class FingerprintDetails:
-    """Finds the omitted details of expressions in a session; `ASKED`: the arguments asked of instances of a class."""
+    """Finds the omitted details of expressions in a session; `ASKED`: the arguments to read, by class of expression."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -73,7 +73,7 @@ class FingerprintDetails:
         by_mode = {"failOnError": strict, "ansiEnabled": strict, "legacySizeOfNull": {str(not ansi)}, "evalMode": mode}
         self._usual = {**by_mode, **USUAL}
 
-    def of(self, node: J, kind: str, number: int, typed: bool) -> str:
+    def of(self, node: J, kind: str, number: int, *, typed: bool) -> str:
         """Return the details of an expression; number: its number among its kind; typed: without its type."""
         details = ""
         which = "" if number == 1 else f" {number}"
@@ -91,8 +91,11 @@ class FingerprintDetails:
         """Return position and name of the arguments that the SQL may omit; it never omits children."""
         if kind not in ASKED:
             names = [] if kind in COMPLETE else str(node.productElementNames().mkString(" ")).split()
-            found = [(position, name) for position, name in enumerate(names) if name not in DERIVED]
-            ASKED[kind] = tuple(each for each in found if not self._is_tree(node.productElement(each[0])))
+            ASKED[kind] = tuple(
+                (position, name)
+                for position, name in enumerate(names)
+                if name not in DERIVED and not self._is_tree(node.productElement(position))
+            )
         return ASKED[kind]
 
     def _is_usual(self, node: J, kind: str, name: str, text: str) -> bool:
@@ -113,19 +116,19 @@ class FingerprintDetails:
         """Return the text of an argument; empty if it is absent or consists of expressions and plans."""
         if not isinstance(value, JavaObject):
             return "" if value is None else repr(value)
-        given: J = value
-        name = str(given.getClass().getName())
+        java: J = value
+        name = str(java.getClass().getName())
         if name.startswith("org.apache.spark.sql.types."):
-            return str(given.sql())
+            return str(java.sql())
         if name == SQL_FUNCTION:  # its text has the time at which it was created
-            parts = given.name().funcName(), given.inputParam(), given.returnType(), given.exprText()
+            parts = java.name().funcName(), java.inputParam(), java.returnType(), java.exprText()
             return " ".join(str(part if isinstance(part, str) else part.toString()) for part in parts)
-        if name.startswith("scala.") and self._is(given, "scala.Option"):
-            return "" if given.isEmpty() or self._is_tree(given.get()) else self._value_text(given.get())
-        if name.startswith("scala.") and self._is(given, "scala.collection.Seq"):
-            items = [self._value_text(each) for each in catalyst.sequence(given) if not self._is_tree(each)]
+        if name.startswith("scala.") and self._is(java, "scala.Option"):
+            return "" if java.isEmpty() or self._is_tree(java.get()) else self._value_text(java.get())
+        if name.startswith("scala.") and self._is(java, "scala.collection.Seq"):
+            items = [self._value_text(item) for item in catalyst.sequence(java) if not self._is_tree(item)]
             return str(items) if items else ""
-        return IDENTITY.sub("", str(given.toString()))
+        return IDENTITY.sub("", str(java.toString()))
 
     def _is_tree(self, value: J) -> bool:
         """Return whether a value is an expression or a plan, which the SQL or the algebra contains."""

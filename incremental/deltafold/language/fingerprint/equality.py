@@ -28,8 +28,13 @@ def are_same_plans(spark: SparkSession, one: J, other: J) -> bool:
     patterns = catalyst.catalyst(spark).trees.TreePattern
     if any(one.containsPattern(getattr(patterns, name)()) for name in UNCOMPARED):
         return False
-    mine, its = (renumber(str(plan.treeString(True, False, ALL_FIELDS, False, False))) for plan in (one, other))
-    return mine == its and bool(one.canonicalized().equals(other.canonicalized()))
+    verbose = True
+    add_suffix = print_operator_id = print_output_columns = False
+    own_text, text = (
+        renumber(str(plan.treeString(verbose, add_suffix, ALL_FIELDS, print_operator_id, print_output_columns)))
+        for plan in (one, other)
+    )
+    return own_text == text and bool(one.canonicalized().equals(other.canonicalized()))
 
 
 class SparkEquality:
@@ -57,13 +62,13 @@ class SparkEquality:
         """Return whether two operators give the same columns, in the same order, over inputs with equal columns."""
         inputs = [*names], [*names.values()]
         shown = [column.name for node in (one, other) for column in node.columns]
-        if not all(name in self._attributes for each in (*inputs, shown) for name in each):
+        if not all(name in self._attributes for columns in (*inputs, shown) for name in columns):
             return False
-        plan, known = (self._over(node, columns) for node, columns in zip((one, other), inputs, strict=True))
-        if not plan.canonicalized().equals(known.canonicalized()):
+        plan, other_plan = (self._over(node, columns) for node, columns in zip((one, other), inputs, strict=True))
+        if not plan.canonicalized().equals(other_plan.canonicalized()):
             return False
-        places = self._places(plan, one)
-        return None not in places and places == self._places(known, other)
+        positions = self._positions(plan, one)
+        return None not in positions and positions == self._positions(other_plan, other)
 
     def constants(self, one: J, other: J) -> bool:
         """Return whether two relations of constants have the same rows."""
@@ -74,14 +79,15 @@ class SparkEquality:
         output = catalyst.vector(self._spark, [self._attributes[name] for name in columns])
         nil = catalyst.vector(self._spark, [])
         none = catalyst.none(self._spark)
-        plan = catalyst.catalyst(self._spark).plans.logical.LocalRelation(output, nil, False, none)
+        streaming = False
+        plan = catalyst.catalyst(self._spark).plans.logical.LocalRelation(output, nil, streaming, none)
         for operator in reversed(node.handle):
             rebuilt: J = operator
             plan = rebuilt.withNewChildren(catalyst.vector(self._spark, [plan]))
         return plan
 
-    def _places(self, plan: J, node: GroupwiseOp) -> list[int | None]:
-        """Return where a node's columns are in the output of its operators."""
+    def _positions(self, plan: J, node: GroupwiseOp) -> list[int | None]:
+        """Return the positions of a node's columns in the output of its operators."""
         output = [int(attribute.exprId().id()) for attribute in catalyst.sequence(plan.output())]
-        known = {identifier: position for position, identifier in enumerate(output)}
-        return [known.get(int(self._attributes[column.name].exprId().id())) for column in node.columns]
+        positions = {identifier: position for position, identifier in enumerate(output)}
+        return [positions.get(int(self._attributes[column.name].exprId().id())) for column in node.columns]

@@ -101,8 +101,8 @@ class Meaning:
             self.of(function.__defaults__),
             self.of(function.__kwdefaults__),
             [self.of(each) for each in cells],
-            [(name, self._global(function, name)) for name in sorted(mentioned_names(function.__code__, "GLOBAL"))],
-            *imported_sources(function.__code__),
+            [(name, self._global(function, name)) for name in sorted(_mentioned_names(function.__code__, "GLOBAL"))],
+            *_imported_sources(function.__code__),
         )
 
     def _global(self, function: FunctionType, name: str) -> object:
@@ -110,7 +110,7 @@ class Meaning:
         value = function.__globals__.get(name)
         if not isinstance(value, ModuleType) or is_installed(value.__name__):
             return self.of(value)
-        read = sorted(mentioned_names(function.__code__, "ATTR", "METHOD") & set(vars(value)))
+        read = sorted(_mentioned_names(function.__code__, "ATTR", "METHOD") & set(vars(value)))
         return value.__name__, [(each, self.of(vars(value)[each])) for each in read]
 
     def _code(self, code: CodeType, documentation: str | None) -> object:
@@ -120,43 +120,43 @@ class Meaning:
         return *fields, [self.of(each) for each in constants]
 
 
-def mentioned_names(code: CodeType, *kinds: str) -> set[str]:
+def _mentioned_names(code: CodeType, *kinds: str) -> set[str]:
     """Return the names that code, and any code defined in it, reads as globals or as attributes."""
-    found = {str(i.argval) for i in dis.get_instructions(code) if any(kind in i.opname for kind in kinds)}
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return found.union(*(mentioned_names(each, *kinds) for each in inner))
+    names = {str(i.argval) for i in dis.get_instructions(code) if any(kind in i.opname for kind in kinds)}
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return names.union(*(_mentioned_names(inner_code, *kinds) for inner_code in inner))
 
 
-def imported_sources(code: CodeType) -> list[tuple[str, str]]:
+def _imported_sources(code: CodeType) -> list[tuple[str, str]]:
     """Return the user's own modules that code imports while it runs, with the digests of their source."""
-    found = list[tuple[str, str]]()
-    for name in sorted(mentioned_names(code, "IMPORT_NAME")):
-        source = user_source(name)
+    sources = list[tuple[str, str]]()
+    for name in sorted(_mentioned_names(code, "IMPORT_NAME")):
+        source = _user_source(name)
         if source is not None:
             text = ast.unparse(ast.parse(source.read_bytes()))  # without comments
-            found.append((name, hashlib.sha256(text.encode()).hexdigest()))
-    return found
+            sources.append((name, hashlib.sha256(text.encode()).hexdigest()))
+    return sources
 
 
-def user_source(module: str) -> Path | None:
+def _user_source(module: str) -> Path | None:
     """Return the source file of a module that belongs neither to Python nor to an installed package."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # it is relative, or its package is not there
         return None
     path = Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
-    return path if path is not None and path.suffix == ".py" and not is_library(path) else None
+    return path if path is not None and path.suffix == ".py" and not _is_library(path) else None
 
 
-def is_library(file: Path) -> bool:
+def _is_library(file: Path) -> bool:
     """Return whether a file is in a folder of Python or of installed packages."""
     return any(file.is_relative_to(library) for library in LIBRARIES)
 
 
 def is_installed(module: str | None) -> bool:
     """Return whether a module belongs to Python or to an installed package."""
-    known = sys.modules.get(module or "")
-    if known is None or module == "__main__":
+    imported = sys.modules.get(module or "")
+    if imported is None or module == "__main__":
         return False
-    file = getattr(known, "__file__", None)
-    return file is None or is_library(Path(file).resolve())
+    file = getattr(imported, "__file__", None)
+    return file is None or _is_library(Path(file).resolve())

@@ -60,7 +60,8 @@ def _least_set(start: DataFrame, step: StepFunction, options: LoopOptions) -> Da
     _check_rounds(min(size, 1), options)
     for rounds in count(2):
         rows = _compute_once(rows.union(step(rows)).distinct())
-        previous, size = size, rows.count()
+        previous = size
+        size = rows.count()
         if size == previous:
             break
         _check_rounds(rounds, options)
