@@ -64,11 +64,11 @@ class Meaning:
         match value:
             case dict():
                 items = cast("dict[Any, Any]", value).items()
-                return "dict", *((self.of(key), self.of(each)) for key, each in items)
+                return "dict", *((self.of(key), self.of(member)) for key, member in items)
             case set() | frozenset():
-                return "set", *sorted(repr(Meaning().of(each)) for each in cast("set[Any]", value))
+                return "set", *sorted(repr(Meaning().of(member)) for member in cast("set[Any]", value))
             case _:
-                return type(value).__name__, *(self.of(each) for each in value)
+                return type(value).__name__, *(self.of(member) for member in value)
 
     def _object(self, value: Any) -> object:
         named = isinstance(value, FunctionType | MethodType | BuiltinFunctionType | type)
@@ -83,15 +83,15 @@ class Meaning:
                 return "module", value.__name__
             case type():
                 members = sorted(vars(value).items())
-                parts = [(name, self.of(each)) for name, each in members if name not in IGNORED_MEMBERS]
-                return "class", [self.of(each) for each in value.__bases__], parts
+                parts = [(name, self.of(member)) for name, member in members if name not in IGNORED_MEMBERS]
+                return "class", [self.of(base) for base in value.__bases__], parts
             case property():
                 return "property", *(self.of(part) for part in (value.fget, value.fset, value.fdel))
             case staticmethod() | classmethod():
                 return "method", self.of(cast(Any, value).__func__)
             case _:  # by what pickle would rebuild it from
                 kind = cast("type[Any]", type(value))
-                reduced = copyreg.dispatch_table.get(kind, lambda each: each.__reduce_ex__(4))
+                reduced = copyreg.dispatch_table.get(kind, lambda instance: instance.__reduce_ex__(4))
                 return self.of(kind), self.of(reduced(value))
 
     def _function(self, function: FunctionType) -> object:
@@ -100,7 +100,7 @@ class Meaning:
             self._code(function.__code__, function.__doc__),
             self.of(function.__defaults__),
             self.of(function.__kwdefaults__),
-            [self.of(each) for each in cells],
+            [self.of(content) for content in cells],
             [(name, self._global(function, name)) for name in sorted(_mentioned_names(function.__code__, "GLOBAL"))],
             *_imported_sources(function.__code__),
         )
@@ -111,13 +111,15 @@ class Meaning:
         if not isinstance(value, ModuleType) or is_installed(value.__name__):
             return self.of(value)
         read = sorted(_mentioned_names(function.__code__, "ATTR", "METHOD") & set(vars(value)))
-        return value.__name__, [(each, self.of(vars(value)[each])) for each in read]
+        return value.__name__, [(name, self.of(vars(value)[name])) for name in read]
 
     def _code(self, code: CodeType, documentation: str | None) -> object:
-        constants = [None if i == 0 and each == documentation else each for i, each in enumerate(code.co_consts)]
+        constants = [
+            None if i == 0 and constant == documentation else constant for i, constant in enumerate(code.co_consts)
+        ]
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         fields = code.co_code, code.co_names, arguments, code.co_freevars, code.co_exceptiontable
-        return *fields, [self.of(each) for each in constants]
+        return *fields, [self.of(constant) for constant in constants]
 
 
 def _mentioned_names(code: CodeType, *kinds: str) -> set[str]:
