@@ -299,7 +299,7 @@ class Compilation:
         """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
         spark = self.spark if callable(self.text) else isolate_session(self.spark)
         if not callable(self.text):
-            spark.conf.set(RECURSION_ROWS, "-1")  # a safety of Spark's engine, which a view need not have
+            spark.conf.set(RECURSION_ROWS, "-1")  # Spark's limit protects its own engine; a view need not have it
 
         def frame(name: str) -> DataFrame | None:
             """Return the frame of a source; an empty one if the query names it but, after pruning, does not read it."""

@@ -58,8 +58,8 @@ class Compiled:
 class SourceCatalog:
     """The declared sources of a warehouse by name: Delta tables, input files, or views; its monoids and SQL names.
 
-    A warehouse adds to it; a view has a copy with what was declared before it, so that none reads itself. They share
-    the SQL names.
+    A warehouse adds to it; a view has a copy with the sources that were declared before it, so that no view reads
+    itself. All copies share the SQL names.
     """
 
     declared: Declared

@@ -62,7 +62,7 @@ class View:
 
     @property
     def remedies(self) -> tuple[Remedy, Remedy]:
-        """What a refresh does if the query changed, and if a source lost what the last epoch read."""
+        """The reactions of a refresh to a changed query, and to a source that lost what the last epoch read."""
         return self.on_change, self.on_lost
 
     @property

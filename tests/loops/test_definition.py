@@ -185,7 +185,7 @@ def test_limits(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: iterate(f, lambda x: x), "nothing that ends it"),
+        (lambda f: iterate(f, lambda x: x), "no condition that ends it"),
         (lambda f: iterate(f, lambda x: x, times=2, residual=0.1), "times, residual"),
         (lambda f: iterate(f, lambda x: x, error=0.1, key="k"), "Pass contraction=c"),
         (lambda f: iterate(f, lambda x: x, key="k"), "Pass one of"),

@@ -1,4 +1,4 @@
-"""Decide whether two plans have the same rows, whatever their columns are called and whichever of them they keep.
+"""Decide whether two plans have the same rows, even if their columns have other names, or one keeps fewer columns.
 
 Two plans are aligned if their rows correspond one to one; the alignment maps the columns of one plan to those columns
 of the other that have the same value in every pair of rows. Columns that only one of them has are left out.
@@ -84,7 +84,7 @@ class Undecided:
 
 @dataclass(frozen=True)
 class Aligner:
-    """Aligns plans; equality: of what Spark evaluates; state_columns: what reads of states stand for."""
+    """Aligns plans; equality: of Spark's expressions; state_columns: of the state that a node reads."""
 
     equality: Equality
     state_columns: StateColumns

@@ -39,7 +39,7 @@ class SourceError(DeltafoldError):
 
 
 class LostSourceError(SourceError):
-    """A source no longer has what the last epoch read of it: vacuumed, dropped and created again, or restored.
+    """A source no longer has the version that the last epoch read: vacuumed, dropped and created again, or restored.
 
     A rebuild needs its present rows alone.
     """

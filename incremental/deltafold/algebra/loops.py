@@ -1,8 +1,8 @@
-"""One maintained loop of a program: what its stage reads, evaluates and stores.
+"""Define the stage of a maintained loop: its inputs, its step and its table.
 
 | kind | step of the stage | table |
 | --- | --- | --- |
-| levels, set, best | levelled: a last column more, one above that of the rows that it was derived from | candidates |
+| levels, set, best | with the level as its last column: one above that of the rows derived from | candidates |
 | times | as the query has it | the answer; of k-means, centers and sums of each step as well |
 | converged | as the query has it | the answer, one row a key |
 """
@@ -28,7 +28,7 @@ def show_residuals(residuals: Sequence[float]) -> str:
 
 
 def advise(residuals: Sequence[float]) -> str:
-    """Return what to do about a loop whose residuals did not come down to its tolerance."""
+    """Return the fix for a loop whose residuals did not reach its tolerance."""
     if not math.isfinite(residuals[-1]):
         return "A step computes numbers that are not finite: correct it, or leave out the rows that they come from."
     if residuals[-1] > residuals[0]:
@@ -105,7 +105,7 @@ class LoopState:
 
     @property
     def traits(self) -> LoopTraits:
-        """What holds for every loop of its kind."""
+        """The properties of every loop of its kind."""
         return traits_of(self.kind)
 
     @property

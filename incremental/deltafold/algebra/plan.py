@@ -304,7 +304,7 @@ class Aggregate(OneInput):
 
 GroupwiseKind = Literal["window", "group function", "limit"]
 Undetermined = Literal["limit without order", "peers at a frame's edge"]
-"""What leaves the answer of an operator open: two runs over the same rows may differ."""
+"""Why the answer of an operator is undetermined: two runs over the same rows may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,7 +354,7 @@ Norm = Literal["sum", "mean", "max"]
 
 @dataclass(frozen=True, kw_only=True)
 class LoopTraits:
-    """What holds for every loop of a kind.
+    """The properties of every loop of a kind.
 
     fixed_steps: its limit is the number of its steps; tolerant: it ends within a tolerance; keeps_best: it keeps one
     row of each key; is_set: it keeps each row once, whatever its level; by_one_level: the rows of a level are derived
@@ -379,7 +379,7 @@ class LoopTraits:
 
 
 def traits_of(kind: LoopKind) -> LoopTraits:
-    """Return what holds for every loop of a kind."""
+    """Return the properties of every loop of a kind."""
     match kind:
         case "levels":
             return LoopTraits(by_one_level=True)
@@ -484,7 +484,7 @@ class Loop:
 
     @property
     def traits(self) -> LoopTraits:
-        """What holds for every loop of its kind."""
+        """The properties of every loop of its kind."""
         return traits_of(self.kind)
 
 

@@ -32,7 +32,7 @@ class ForeignKey:
 
 
 def _check_constraints(declared: SourceDeclaration) -> None:
-    """Raise SourceError for constraints that contradict each other, whatever rows the source has."""
+    """Raise SourceError for a password in the address, and for constraints that contradict each other."""
     if has_password(declared.address):
         raise SourceError(f"source {mask_secrets(declared.address)}: its address contains a password. {INSTEAD}.")
     object.__setattr__(declared, "primary_key", _column_tuple(declared.primary_key, "primary key"))
@@ -218,7 +218,7 @@ def _options_as_text(where: str, options: Mapping[str, object]) -> dict[str, str
 
 
 def as_text(value: object) -> object:
-    """Return a truth value or a number as Spark's options and settings have it, and any other value as it is."""
+    """Return a truth value or a number as Spark's options and settings write it; any other value unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

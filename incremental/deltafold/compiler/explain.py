@@ -100,7 +100,7 @@ def _state_lines(state: State) -> list[str]:
 
 
 def _loop_lines(stage: LoopState) -> list[str]:
-    """Return what a loop stores and how a refresh changes it."""
+    """Return the lines of a loop: how a refresh changes it, and its table."""
     columns = ", ".join(column.name for column in stage.columns)
     if stage.levelled:
         stored = f"rows ({columns}) by level, with the number of derivations at each"

@@ -23,7 +23,7 @@ from deltafold.language.unread import is_unread_error
 from deltafold.spark import catalyst
 from deltafold.spark.java_errors import position_of_analysis, sentence_of_analysis
 
-UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # how such an error of Spark begins
+UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # prefixes of Spark's errors
 OWN_SESSION = (
     "Correct the name. A query function is called in a session of its own: make views and functions by the "
     "sparkSession of a frame that it is given, and use them there"
@@ -39,8 +39,8 @@ def evaluate(
 ) -> DataFrame:
     """Return the query as a DataFrame over the frames of the declared sources that it may read.
 
-    spark: for a query text, a session of its own. frame: that of a source, None where it has none. monoids: by their
-    names in lower case; their functions are created in the session.
+    spark: for a query text, a session of its own; frame: returns the frame of a source, None if it has no data;
+    monoids: by their names in lower case; their functions are created in the session.
     """
     register_monoids(spark, find_named(query, monoids) if isinstance(query, str) else monoids.values())
     try:
@@ -77,7 +77,7 @@ def _evaluate_function(
     try:
         answer: object = call_query(spark, query, declared, frame)
     except (DeltafoldError, PySparkException, Py4JError, ConnectionError):
-        raise  # of a source, of Spark, of a Spark that ended
+        raise  # they come from a source or from Spark, not from the function
     except Exception as error:
         line = _find_line(query, error)
         if line is None and isinstance(error, TypeError):
@@ -94,7 +94,7 @@ def _evaluate_function(
 
 
 def _describe_query(query: object) -> str:
-    """Return the description of a query function for a message, with its name."""
+    """Return the name of a query function for a message."""
     return f"query function {getattr(query, '__name__', type(query).__name__)}"
 
 

@@ -49,7 +49,7 @@ def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J], J])
 
 
 def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J], J]) -> J:
-    """Return a plan in whose nodes the plans of subqueries are replaced, but not those within them."""
+    """Return a plan with the plans of its subqueries replaced, but not those of subqueries in subqueries."""
     if not has_subquery(spark, plan):
         return plan
     plan = replace_children(spark, plan, lambda child: replace_all_inner_plans(spark, child, replace))

@@ -5,8 +5,8 @@
 | SQL text | the tables that Spark's parser finds in it, within subqueries and common table expressions too |
 | SQL text with a table whose name is computed, or an operator that is not known here | every source |
 | SQL text, where the session has SQL functions other than monoids, or a view that it names | every source |
-| MRQL | those that its names and paths stand for |
-| a function | those that its parameters name; every source where it has `**tables` |
+| MRQL | the sources that its names and paths denote |
+| a function | the sources that its parameters name; every source where it has `**tables` |
 
 A source that is named needlessly costs one lookup of its schema. For one that is missed, Spark reports an unknown
 table.
@@ -52,7 +52,7 @@ class NoDataError(SourceError):
 class Mentions:
     """The tables that a query names, in lower case; `everything`: it may read others too.
 
-    views: those of the names that are views of the session, which may read others where no source has the name.
+    views: the names that are views of the session; such a view may read other sources, unless a source has its name.
     """
 
     names: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class Mentions:
 
 
 def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) -> Mentions:
-    """Return the names in a query; none if Spark cannot parse it, which its analysis reports."""
+    """Return the names in a query; none if Spark cannot parse it, as the analysis reports that error."""
     if isinstance(query, Mrql):
         return Mentions(query.names)
     if not isinstance(query, str):

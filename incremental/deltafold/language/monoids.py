@@ -112,7 +112,7 @@ def _check_part(spark: SparkSession, monoid: DeclaredMonoid, part: str, sql: str
 
 
 def _check_zero(spark: SparkSession, monoid: DeclaredMonoid) -> None:
-    """Raise QueryError for a zero that is no value of its type; Spark computes it without a job."""
+    """Raise QueryError for a zero that is not a value of its type; Spark computes it without a job."""
     try:
         cast(Any, spark).sql(f"SELECT {monoid.zero_sql} AS value").collect()
     except JavaError as error:
@@ -181,7 +181,7 @@ def folds_in_any_order(node: J) -> bool:
 
 
 def _find_monoid(node: J, monoids: Mapping[str, DeclaredMonoid]) -> DeclaredMonoid | None:
-    """Return the monoid whose function an expression calls, with whatever values."""
+    """Return the monoid whose function an expression calls, with any argument."""
     if not monoids or catalyst.kind(node) != SQL_FUNCTION_NODE:
         return None
     return monoids.get(str(node.function().name().funcName()).lower())

@@ -51,7 +51,7 @@ class Names:
         self.attributes: dict[str, J] = {}
 
     def fresh(self, wish: str) -> str:
-        """Return an unused name: the wish itself, else with a number; only letters, digits and underscores."""
+        """Return an unused name of letters, digits and underscores: the wish itself, or with a number at its end."""
         number = len(self.created)
         name = self._reserved[number] if number < len(self._reserved) else self._choose_name(wish)
         self.created.append(name)

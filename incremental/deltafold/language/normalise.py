@@ -48,7 +48,7 @@ TRANSPARENT = {
     "View", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "Sort", "RebalancePartitions",
 }  # fmt: skip
 # Comma joins arrive as products under a filter; these rules move the keys into the joins and drop unused columns.
-# An outer join whose missing side a filter refuses is an inner one (a comparison with a scalar subquery, say).
+# An outer join becomes an inner one where a filter drops its unmatched rows (a comparison with a scalar subquery, say).
 SIMPLIFYING = (
     "optimizer:EliminateOuterJoin",
     "optimizer:PushDownPredicates",
@@ -75,7 +75,7 @@ def normal_form(spark: SparkSession, plan: J) -> J:
 class _PullUp:
     """Catalyst's rule that pulls the correlation of subqueries up to them, also of those within subqueries.
 
-    Spark optimises each subquery by itself, and so by this rule; one that has become a join is too late for it.
+    Spark optimises each subquery separately, by this rule too; for a subquery that has become a join it is too late.
     """
 
     spark: SparkSession

@@ -1,8 +1,9 @@
 """Read a query under the names of its stored state, so that the state's columns keep their names.
 
 Names within a query do not change its meaning, but the columns of states are named by them: if the query is the same
-under the names of its state, it gets these names. So it is with the order of a source's columns, which numbers names
-and is part of fingerprints: a query that names its columns is the same when they change places in the table.
+under the names of its state, it gets these names. The same applies to the order of a source's columns, which affects
+the numbers in names, and fingerprints: a query that names its columns stays the same when those of the table are
+reordered.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Placeholder:
 class Placeholders:
     """The placeholders of one analysis, by what each stands for.
 
-    earlier: those of the analysis before it, which are taken again: only plans over the same are comparable.
+    earlier: those of the previous analysis, which are reused: plans can only be compared over the same relations.
     """
 
     earlier: Mapping[Hashable, Placeholder] = field(default_factory=dict[Hashable, Placeholder])
@@ -55,10 +55,12 @@ def _unread(spark: SparkSession, schema: StructType) -> DataFrame:
 
 @lru_cache(maxsize=1)
 def _failing_rdd(context: SparkContext) -> J:
-    """Return the RDD behind all such frames of a Spark, each of which maps it to one of its own."""
+    """Return the RDD behind all such frames of a Spark application; each frame maps it to an RDD of its own."""
     java = cast(Any, context)
     rows = java._jvm.java.util.ArrayList()
-    return java._jsc.parallelize(rows, 1).zip(java._jsc.parallelize(rows, 2)).rdd()  # as many parts each, or it fails
+    return (
+        java._jsc.parallelize(rows, 1).zip(java._jsc.parallelize(rows, 2)).rdd()
+    )  # zip fails if the numbers of partitions differ
 
 
 def is_unread_error(message: str) -> bool:

@@ -1,1 +1,1 @@
-"""Compile loops: where a step reads its loop, what it may be simplified to, and the stage that maintains it."""
+"""Compile loops: find where a step reads its loop, recognise k-means, and make the stage that maintains a loop."""

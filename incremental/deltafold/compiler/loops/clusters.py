@@ -28,7 +28,7 @@ ATOM = r"\((?:{0} IS NOT NULL|NOT isnan\((?:CAST\({0} AS DOUBLE\)|{0})\))\)"
 
 
 class UnlikeKMeansError(Exception):
-    """The step of a loop is not one of k-means; the text says why, for explain."""
+    """The step of a loop is not one of k-means; the message is the reason, for explain."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def rewrite_side_inputs(plan: Plan, name: str, rewrite: Callable[[Plan], Plan]) 
 def fixed_branches(plan: Plan, name: str) -> Iterator[Plan]:
     """Yield the branches of unions under linear operators that do not read a loop, beside others that do.
 
-    They are what a step gives of an empty loop: step(rows) = step(∅) + what the rows give.
+    They are the rows that a step gives of an empty loop: step(rows) = step(∅) + the rows derived from `rows`.
     """
     for child, linear in zip(plan.children, linear_inputs(plan), strict=True):
         if linear and reads_loop(child, name):

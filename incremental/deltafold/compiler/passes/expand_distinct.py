@@ -23,7 +23,7 @@ def expand_distinct(draft: Draft) -> Draft:
 
 
 def _rewrite(plan: Plan) -> Plan:
-    if isinstance(plan, Loop):  # Spark evaluates what reads the loop, by the expressions that it is given here
+    if isinstance(plan, Loop):  # Spark evaluates the parts of a step that read the loop, by its own expressions
         step = rewrite_side_inputs(plan.step, plan.name, _rewrite)
         return replace(plan, init=_rewrite(plan.init), step=step)
     plan = replace_children(plan, tuple(map(_rewrite, plan.children)))

@@ -123,7 +123,7 @@ class _Sharing:
 
 
 def _signature(call: Call) -> tuple[object, ...]:
-    """Return what two equal calls have in common, whatever their columns are called."""
+    """Return the properties that two equal calls share; their columns may have other names."""
     types = tuple(column.type for column in (*call.arguments, *call.buffers))
     return call.function, call.column.type, call.distinct, call.mode, len(call.arguments), types
 

@@ -14,7 +14,7 @@ them by position. Sorting each list by itself would pair values of different row
 values of all lists, then by those that first, last and any_value take. Lists of distinct values, and lists that the
 query sorts, counts or folds by a declared monoid, do not share it.
 
-Spark's calls of max_by (min_by) with the same order take the same row; which of several rows with an equal order,
+Spark's calls of max_by (min_by) with the same order take the same row; of several rows with an equal order, which one
 depends on the order of the rows. If each call chose by its own value, `max_by(a, day), max_by(b, day)` would combine
 values of different rows. So one row is chosen for all of them: by their values, from left to right.
 """

@@ -7,7 +7,7 @@
 | ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
 | aggregates that take one of several rows | order_sensitive_aggregates.py |
 
-Subqueries are treated alike. The view takes these answers, and so does the batch query that it is verified against.
+The same applies to subqueries. The view has these answers, and so has the batch query that it is verified against.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _TieBreaking:
     def _put_beside_order(self, node: J) -> J:
         """Move a correlated limit below the projection that drops the columns of its order.
 
-        Otherwise Spark takes it for one without an order, and keeps any rows of each outer one.
+        Otherwise Spark treats it as a limit without an order, and keeps any rows for each outer row.
         """
         below = node.child()
         if not self._correlated or catalyst.kind(below) != "Project":

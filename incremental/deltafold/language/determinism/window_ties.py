@@ -15,7 +15,7 @@ from deltafold.spark.catalyst import J
 
 EQUAL_FOR_PEERS = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 PEER_SENSITIVE = {"First", "Last", "AnyValue", "NthValue", "CollectList", "ListAgg"}
-WITHOUT_ORDER = {"Median", "PercentileCont", "PercentileDisc"}  # Spark allows no order beside them
+WITHOUT_ORDER = {"Median", "PercentileCont", "PercentileDisc"}  # Spark allows no ORDER BY in their windows
 FROM_START = {"First", "AnyValue"}
 FROM_END = {"Last"}
 IGNORE_NULLS = False  # an argument of Spark's First and Last
@@ -117,7 +117,7 @@ def remaining_choice(window: J) -> tuple[GroupwiseKind, Undetermined | None]:
     """Return the kind of a window after tie breaking, and the reason if its answer is still not determined."""
     functions = [_window_function(column) for column in catalyst.sequence(window.windowExpressions())]
     if window.orderSpec().isEmpty() and any(catalyst.kind(function) == "RowNumber" for function, _ in functions):
-        return "limit", "limit without order"  # as Spark writes one in a correlated subquery
+        return "limit", "limit without order"  # Spark's form of a limit in a correlated subquery
     is_open = any(_ends_at_distance(frame) and _is_peer_sensitive(function) for function, frame in functions)
     return "window", "peers at a frame's edge" if is_open else None
 
@@ -133,7 +133,7 @@ def _unwrap(function: J) -> J:
 
 
 def _has_own_order(function: J) -> bool:
-    """Return whether a function is a listagg WITHIN GROUP, beside whose order Spark allows no other."""
+    """Return whether a function is a listagg WITHIN GROUP, for which Spark allows no order of the window."""
     return catalyst.kind(_unwrap(function)) == "ListAgg" and not _unwrap(function).orderExpressions().isEmpty()
 
 

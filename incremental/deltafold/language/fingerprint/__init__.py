@@ -1,1 +1,1 @@
-"""Fingerprint a query's expressions and Python functions, to detect that it is another than a state's."""
+"""Fingerprint a query's expressions and Python functions, to detect that a state was built from another query."""

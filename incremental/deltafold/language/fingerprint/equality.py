@@ -1,7 +1,7 @@
 """Compare Spark's expressions and operators over columns of different names, by Spark's own canonical forms.
 
-Spark holds two expressions equal if their canonical forms are: those without names, with the operands of commutative
-operators in one order. It reuses exchanges by the same comparison.
+Spark considers two expressions equal if their canonical forms are equal; these have no names, and the operands of
+commutative operators in one order. Spark decides in the same way which exchanges it can reuse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def are_same_plans(spark: SparkSession, one: J, other: J) -> bool:
 
 
 class SparkEquality:
-    """Equality of what a query's plan keeps as handles; attributes: the attribute of each of its columns."""
+    """Compares the handles in a query's plan; attributes: Spark's attribute of each of its columns."""
 
     def __init__(self, spark: SparkSession, attributes: Mapping[str, J]) -> None:
         self._spark = spark

@@ -1,8 +1,8 @@
-"""The batch definition of loops: what a query with `fixpoint` or `iterate` means, evaluated round by round.
+"""The batch definition of loops: evaluate a query with `fixpoint` or `iterate` round by round.
 
-Every round is computed and cut off from its plan, so that plans do not grow. Nothing is shared with the refresh of
-loops, which is tested against this module. To verify a loop to a tolerance, its stored answer is taken as it is, and
-the change by one batch step is measured.
+Every round is checkpointed, so that plans do not grow. The refresh of loops shares no code with this module, since it
+is tested against it. To verify a loop to a tolerance, one batch step is applied to its stored answer, and the change
+is measured.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Loops and the nearest of several points, as functions of DataFrames.
 
-By themselves they are ordinary PySpark, which a person can run (definition.py). While Deltafold reads a query function
+Called by a user, they evaluate the loop with ordinary PySpark (definition.py). While Deltafold reads a query function,
 they only record the loop (recording.py), so that a refresh can maintain it.
 
-Several frames of a loop are one: a number of the part, and the columns of all parts, NULL where a part has none.
-Columns of equal name and type are shared by the parts.
+A loop over several frames is evaluated as one frame: the number of the part, and the columns of all parts, NULL where
+a part lacks one. Parts share columns of equal name and type.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fixpoint(
     keep: Keep | None = None,
     limit: int | None = None,
 ) -> DataFrame | Frames:
-    """Return the least set of rows that contains those of init and those of step(itself).
+    """Return the least set of rows that contains the rows of init and those of step(this set).
 
     step: a function of a frame with init's columns that returns as many columns of the same types; of several frames,
     where init is a tuple, that returns as many. With a key, of each key only the row whose other columns, in their
@@ -73,7 +73,7 @@ def fixpoint(
 
 
 def recursive_union(name: str, init: DataFrame, step: Callable[[DataFrame], DataFrame], limit: int | None) -> DataFrame:
-    """Return the fixpoint of a recursive relation of SQL, whose name is in messages; as `fixpoint` beside that."""
+    """Return the fixpoint of a recursive relation of SQL, as `fixpoint` does; name: of the relation, for messages."""
     most = MOST_LEVELS if limit is None else limit
     return cast(DataFrame, _evaluate(init, step, LoopOptions(function=f"recursion {name}", kind="set", limit=most)))
 
@@ -107,7 +107,7 @@ def iterate(
     norm: Norm = "max",
     limit: int = MOST_STEPS,
 ) -> DataFrame | Frames:
-    """Return what a step makes of start: after a number of steps, or once it hardly changes any more.
+    """Apply a step to start repeatedly: a number of times, or until the rows hardly change any more.
 
     times: the exact number of steps. residual: until one more step would change the answer by no more than this. error,
     contraction: until the answer is within `error` of the step's fixpoint, for a step that shrinks every difference to
@@ -190,7 +190,7 @@ def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: Loop
 
 
 def _check_contract(times: int | None, residual: float | None, error: float | None, contraction: float | None) -> None:
-    """Refuse an iteration that nothing ends, or several things; raises QueryError."""
+    """Raise QueryError for an iteration with no condition that ends it, or with several."""
     chosen = [name for name, value in (("times", times), ("residual", residual), ("error", error)) if value is not None]
     if chosen == ["error"] and contraction is None:
         raise QueryError(
@@ -199,7 +199,7 @@ def _check_contract(times: int | None, residual: float | None, error: float | No
         )
     if len(chosen) != 1 or (contraction is None) == (chosen == ["error"]):
         raise QueryError(
-            f"iterate: it has {', '.join(chosen) or 'nothing that ends it'}"
+            f"iterate: it has {', '.join(chosen) or 'no condition that ends it'}"
             f"{', contraction' if contraction is not None else ''}. "
             "Pass one of times=n, residual=ε, or error=ε with contraction=c."
         )

@@ -19,7 +19,7 @@ StepFunction = Callable[[DataFrame], DataFrame]
 class LoopOptions:
     """A loop's kind and what belongs to it, as in algebra's Loop; keys: the names of the columns that identify a row.
 
-    function: what the user called, for messages.
+    function: the name of the function that the user called, for messages.
     """
 
     function: str

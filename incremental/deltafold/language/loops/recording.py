@@ -72,7 +72,7 @@ class RecordedLoops:
 
 
 class LoopRecorder:
-    """Records loops in one session; placeholders: makes those of answers, and of what steps read."""
+    """Records loops in one session; placeholders: makes the relations of answers, and those that steps read."""
 
     def __init__(self, spark: SparkSession, recorded: RecordedLoops, placeholders: Placeholders) -> None:
         self._spark = spark
@@ -99,7 +99,7 @@ class LoopRecorder:
         return answer
 
 
-UNLIMITED = (1 << 31) - 1  # levels, as -1 says to Spark
+UNLIMITED = (1 << 31) - 1  # levels; Spark writes -1
 LEVEL_LIMIT = "spark.sql.cteRecursionLevelLimit"
 DEFAULT_LEVELS = 100
 
@@ -107,8 +107,9 @@ DEFAULT_LEVELS = 100
 class LoopTranslation:
     """Translates the loops of one query.
 
-    ordered: translates a plan whose used columns are known, with its columns in Spark's order; whole: the same of a
-    plan of its own. `normal`: the normal forms of the recorded plans that were translated.
+    ordered: translates a part of the query, with its columns in Spark's order; whole: translates a recorded plan
+    likewise, and collects the columns that it uses first. `normal`: the normal forms of the recorded plans that were
+    translated.
     """
 
     def __init__(

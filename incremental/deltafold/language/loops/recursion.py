@@ -1,7 +1,7 @@
-"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark has the UNION ALL form alone.
+"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark only has the UNION ALL form.
 
-Each such relation of the parsed text, wherever its WITH is, is replaced by the answer of a fixpoint: init is the union
-of the branches that do not name the relation, the step that of those which do. For one reference in a branch this is
+Each such relation of the parsed text, in any WITH, is replaced by the answer of a fixpoint: init is the union of the
+branches that do not name the relation, the step is the union of those that do. For one reference in a branch this is
 SQL's meaning; with several references it is the least fixpoint (PostgreSQL refuses those). Init and step are analysed
 as queries of their own, below the WITHs around them: they read common table expressions, but no columns, of a query
 around them.
@@ -35,7 +35,7 @@ def run_sql(spark: SparkSession, text: str) -> DataFrame:
     try:
         plan = catalyst.parse_plan(spark, text)
     except JavaError:
-        return cast(Any, spark).sql(text)  # whose message says where
+        return cast(Any, spark).sql(text)  # whose message cites the position
     read = _Unions(spark).rewrite(plan, _Around())
     return cast(Any, spark).sql(text) if read is plan else catalyst.frame(spark, read)
 
@@ -50,7 +50,7 @@ class _CommonTables:
 
 @dataclass(frozen=True)
 class _Around:
-    """What is around a part of a query.
+    """The context of a part of a query.
 
     withs: the outermost first; looping: the relations, in lower case, that the part is in a recursive branch of, by
     UNION ALL; in_subquery: whether Spark lets the part refer to the columns of a query around it.

@@ -6,7 +6,7 @@
 | Pandas and Arrow functions of groups; sessions | the rows of a group |
 | Limit, Offset, global windows | all rows |
 
-A limit is read with the orders and projections among its LIMITs and OFFSETs.
+A limit includes the orders and projections between its LIMIT and OFFSET nodes.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def group_function_op(node: J, child: Plan, keys: list[J], computed: J, names: N
 
 
 def limit_op(spark: SparkSession, node: J, stack: list[J], child: Plan, names: Names, scalars: Scalars) -> GroupwiseOp:
-    """Return the operator of a limit; stack: the node and what belongs to it (`limit_stack`), above the child."""
+    """Return the operator of a limit; stack: its nodes above the child, outermost first (`limit_stack`)."""
     text = _limit_text(stack, scalars, names)
     columns = tuple(names.column(a) for a in catalyst.sequence(node.output()))
     undetermined = None if _is_ordered(stack) else "limit without order"
-    # a subquery that is equal for all rows would read its empty source
+    # a subquery in the order would read a source that is empty here
     handle = tuple(sort_by_rows(spark, part) for part in stack)
     return GroupwiseOp(
         child=child, kind="limit", keys=(), columns=columns, text=text, undetermined=undetermined, handle=handle

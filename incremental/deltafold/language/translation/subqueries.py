@@ -41,7 +41,7 @@ def one_row(spark: SparkSession, node: J) -> J:
 
 
 def row_dependent_plans(spark: SparkSession, node: J) -> list[J]:
-    """Return the plans of a node's subqueries, without those that a Sort orders by alone, equal for every row."""
+    """Return the plans of a node's subqueries, without those of orders in a Sort that are equal for every row."""
     if catalyst.kind(node) != "Sort":
         return inner_plans(spark, node)
     return inner_plans(spark, node) if any(has_subquery(spark, order) for order in _row_dependent_orders(node)) else []
@@ -62,7 +62,7 @@ def _row_dependent_orders(sort: J) -> list[J]:
 
 
 def leaves_with_subqueries(spark: SparkSession, plan: J) -> Iterator[J]:
-    """Yield the leaves of a plan and of all subqueries within its expressions."""
+    """Yield the leaves of a plan and of the subqueries in its expressions."""
     yield from catalyst.relations_read(plan)
     if has_subquery(spark, plan):
         waiting = [plan]

@@ -53,7 +53,7 @@ JOINS: Mapping[str, JoinKind] = {
     "Inner": "inner", "Cross": "inner", "LeftOuter": "left", "RightOuter": "right", "FullOuter": "full",
     "LeftSemi": "semi", "LeftAnti": "anti", "LeftSingle": "single",
 }  # fmt: skip
-# operators that read no column but those of their expressions
+# operators that read only the columns in their expressions
 READS_EXPRESSIONS = {
     "Project", "Filter", "Generate", "Expand", "Join", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit",
     "Offset", "LogicalRDD", "LocalRelation", "OneRowRelation", "View", "SubqueryAlias", "ResolvedHint",
@@ -64,8 +64,8 @@ WITH_SUBQUERIES = {"Project", "Filter", "Aggregate", "Join"}  # whose scalar sub
 class Translation:
     """Translates one query; `relations` maps the RDD number of a registered source to its name.
 
-    orders: that in which the columns of a source are read, whatever their order in its schema; nothing in the algebra
-    but the numbers in names depends on it, as what goes by position is put in Spark's order (`_order_columns`).
+    orders: the order in which the columns of a source are named, whatever their order in its schema. Only the numbers
+    in names depend on it: nodes that match columns by position have them in Spark's order (`_order_columns`).
     types: of columns of a source, in place of the types in its schema.
     """
 
@@ -308,7 +308,7 @@ class Translation:
 
 
 def _used_attributes(root: J) -> set[int]:
-    """Return the identities of all attributes that some operator of a plan reads, or that its result has."""
+    """Return the identifiers of the attributes that operators of a plan read, or that its result contains."""
     used = {a.exprId().id() for a in catalyst.sequence(root.output())}
     pending = [root]
     while pending:
@@ -323,7 +323,7 @@ def _used_attributes(root: J) -> set[int]:
 
 
 def _keeps_order(project: J, named: Sequence[J]) -> bool:
-    """Return whether a projection only leaves columns out, as Catalyst puts them where a column is not needed."""
+    """Return whether a projection only drops columns; Catalyst adds such projections where a column is not needed."""
     if any(catalyst.kind(expression) != "AttributeReference" for expression in named):
         return False
     below = [attribute.exprId().id() for attribute in catalyst.sequence(project.child().output())]
