@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import ChangedQueryError, QueryError, RefusedError, SourceError
 from deltafold.api import Policy
-from deltafold.language.analysis import read_query
 from deltafold.spark import catalyst
+from tests.language.schemas import read_query
 from tests.sandbox import MemorySandbox, checked, rows
 
 

@@ -14,7 +14,7 @@ from deltafold.algebra.sources import Delta, ForeignKey, SourceDeclaration
 from deltafold.compiler.compile import check_outputs, compile_query
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.explain import explain_program, explain_refusal
-from deltafold.language.analysis import read_query
+from deltafold.language.analysis import analyse
 from deltafold.language.fingerprint.equality import SparkEquality
 from deltafold.language.query import Query, QueryText
 from deltafold.refresh.sources.source_catalog import nullable
@@ -30,6 +30,11 @@ KEYED = Delta("orders", primary_key=("ok",))
 LOGGED = Delta("lines", primary_key=("lk", "number"), foreign_keys=(ForeignKey(("lk",), "orders"),), append_only=True)
 DECLARED: dict[str, SourceDeclaration] = {"orders": KEYED, "lines": LOGGED}
 INVARIANT = frozenset({"airlines"})
+
+
+def read_query(spark: SparkSession, query: QueryText, schemas: Mapping[str, StructType]) -> Query:
+    """Analyse and translate a query over sources with these schemas."""
+    return analyse(spark, query, schemas, schemas.get).translate()
 
 
 def schemas() -> dict[str, StructType]:

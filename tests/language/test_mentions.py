@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import SourceError
-from deltafold.language.analysis import analyse, read_query
+from deltafold.language.analysis import analyse
 from deltafold.language.mentions import find_mentions
-from tests.language.schemas import SOURCES, schemas
+from tests.language.schemas import SOURCES, read_query, schemas
 
 DECLARED = ("t", "u", "w", "Orders")
 EVERY = " ".join(DECLARED)

@@ -18,8 +18,8 @@ from deltafold.api import fixpoint, iterate
 from deltafold.compiler.compile import compile_query
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.explain import explain_program
-from deltafold.language.analysis import read_query
 from deltafold.spark.catalyst import schema_of
+from tests.language.schemas import read_query
 from tests.loops import queries
 
 GOLDEN = Path(__file__).with_name("golden")

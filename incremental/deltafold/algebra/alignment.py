@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from deltafold.algebra.plan import (
     Column,
@@ -50,35 +49,22 @@ StateColumns = Callable[[StateRead], tuple[str, Sequence[Column]]]
 """The name of the state that is read, and its own columns in the order of the reader's."""
 
 
-class Equality(Protocol):
-    """Equality of Spark's expressions, operators and constant rows, which the algebra keeps as handles."""
+class Equality:
+    """Equality of Spark's expressions, operators and constant rows, which the algebra keeps as handles.
+
+    Without Spark, as here, no two of them are known to be equal.
+    """
 
     def expressions(self, one: object, other: object, names: Mapping[str, str]) -> bool:
         """Return whether two expressions are equal; names: the other's columns by those of the one."""
-        ...
+        return False
 
     def operators(self, one: GroupwiseOp, other: GroupwiseOp, names: Mapping[str, str]) -> bool:
         """Return whether two operators give the same columns, in the same order, over inputs with equal columns."""
-        ...
+        return False
 
     def constants(self, one: object, other: object) -> bool:
         """Return whether two relations of constants have the same rows."""
-        ...
-
-
-class Undecided:
-    """Equality without Spark, which finds no two expressions equal."""
-
-    def expressions(self, one: object, other: object, names: Mapping[str, str]) -> bool:
-        """Return False."""
-        return False
-
-    def operators(self, one: GroupwiseOp, other: GroupwiseOp, names: Mapping[str, str]) -> bool:
-        """Return False."""
-        return False
-
-    def constants(self, one: object, other: object) -> bool:
-        """Return False."""
         return False
 
 

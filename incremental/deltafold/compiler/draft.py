@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from deltafold.algebra.alignment import Equality, Undecided
+from deltafold.algebra.alignment import Equality
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import Refusal
 from deltafold.algebra.plan import Column, Plan
@@ -39,7 +39,7 @@ class Draft:
     publication: Publication | None = None
     node_rules: tuple[NodeRule, ...] = ()
     notes: tuple[str, ...] = ()
-    equality: Equality = field(default_factory=Undecided, compare=False, repr=False)
+    equality: Equality = field(default_factory=Equality, compare=False, repr=False)
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -121,20 +121,6 @@ class Analysis:
         )
 
 
-def read_query(
-    spark: SparkSession,
-    query: QueryText,
-    schemas: Mapping[str, StructType],
-    names: Sequence[str] = (),
-    monoids: Monoids = NO_MONOIDS,
-) -> Query:
-    """Analyse and translate a query over sources with these schemas; names: for the plan's columns, in their order.
-
-    Raises QueryError when Spark cannot analyse it, and when it is a command.
-    """
-    return analyse(spark, query, schemas, schemas.get, monoids).translate(names)
-
-
 def analyse(
     spark: SparkSession,
     query: QueryText,

@@ -26,11 +26,11 @@ from deltafold.compiler.draft import Draft
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.partial_aggregate import aggregate_change
 from deltafold.dataflow.state_schema import Layout
-from deltafold.language.analysis import read_query
 from deltafold.language.evaluation import evaluate
 from deltafold.language.query import Query
 from deltafold.spark import catalyst
 from tests.algebra.monoids.bags import KINDS, MOMENTS, Kind, bags
+from tests.language.schemas import read_query
 from tests.night import in_turns, sampled
 
 pytestmark = in_turns

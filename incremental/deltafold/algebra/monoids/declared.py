@@ -95,31 +95,22 @@ class DeclaredMonoid:
             template.fold_sql(f"CAST(collect_list(if({{w}} {sign} 0, {{x}}, NULL)) AS ARRAY<{template.of_type}>)")
             for sign in "><"
         )
-        merge = template.plus_sql("{t[m]}", "{u[m]}")
-        name = f"monoid {self.name}"
         if self.inverse is None:
-            kept = Component(name="m", type=self.type, lift=added, merge=merge, zero=self.zero_sql)
-            return Monoid(
-                name=name,
-                components=(kept,),
-                buffers=("{m}",),
-                watched=(DELETED_X,),
-                needs_recompute_sql="{u[gone]} > 0",
-                unit_weights=True,
-            )
-        inverse = template.inverse_sql(deleted)
-        kept = Component(
-            name="m", type=self.type, lift=template.plus_sql(added, inverse), merge=merge, zero=self.zero_sql
-        )
-        cancels = f"{template.plus_sql(deleted, inverse)} <=> {template.zero_sql}"
-        watched = Component(name="gone", type="bigint", lift=f"if({cancels}, 0L, 1L)", merge="", zero="0")
-        deletions = "deletions subtract, but that of a value that its inverse does not cancel recomputes the group"
+            lift = added
+            watched = DELETED_X
+            deletions = Monoid.deletions
+        else:
+            inverse = template.inverse_sql(deleted)
+            lift = template.plus_sql(added, inverse)
+            cancels = f"{template.plus_sql(deleted, inverse)} <=> {template.zero_sql}"
+            watched = Component(name="gone", type="bigint", lift=f"if({cancels}, 0L, 1L)", zero="0")
+            deletions = "deletions subtract, but that of a value that its inverse does not cancel recomputes the group"
+        merge = template.plus_sql("{t[m]}", "{u[m]}")
         return Monoid(
-            name=name,
-            components=(kept,),
+            name=f"monoid {self.name}",
+            components=(Component(name="m", type=self.type, lift=lift, merge=merge, zero=self.zero_sql),),
             buffers=("{m}",),
             watched=(watched,),
-            needs_recompute_sql="{u[gone]} > 0",
             unit_weights=True,
             deletions=deletions,
         )

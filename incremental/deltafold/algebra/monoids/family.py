@@ -6,6 +6,8 @@ and variance, covariance and correlation: exact sums for integers, merged centra
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Mergeable, Monoid, store_answer
 from deltafold.algebra.monoids.sums import (
     COUNT_X,
@@ -13,6 +15,7 @@ from deltafold.algebra.monoids.sums import (
     SMALL_INTEGERS,
     additive,
     average_monoid,
+    count_deleted,
     count_monoid,
     sum_monoid,
 )
@@ -73,19 +76,16 @@ def extreme(function: str, type_: str) -> Monoid:
     kept = Component(
         name="m", type=type_, lift=f"{function}(if({{w}} > 0, {{x}}, NULL))", merge=f"{pick}({{t[m]}}, {{u[m]}})"
     )
-    deleted = Component(name="gone", type=type_, lift=f"{function}(if({{w}} < 0, {{x}}, NULL))", merge="")
+    deleted = Component(name="gone", type=type_, lift=f"{function}(if({{w}} < 0, {{x}}, NULL))")
     replaced = f"coalesce({{u[m]}} {reaches} {{u[gone]}}, false)"  # by an inserted value that is as good
-    condition = f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT {replaced}"
-    open_question = f"{{u[gone]}} IS NOT NULL AND NOT {replaced}"
-    deletions = f"deleting the current {function} recomputes the group"
     return Monoid(
         name=function,
         components=(kept,),
         buffers=("{m}",),
         watched=(deleted,),
-        needs_recompute_sql=condition,
-        deletions=deletions,
-        may_recompute_sql=open_question,
+        needs_recompute_sql=f"coalesce({{u[gone]}} {reaches} {{t[m]}}, false) AND NOT {replaced}",
+        deletions=f"deleting the current {function} recomputes the group",
+        may_recompute_sql=f"{{u[gone]}} IS NOT NULL AND NOT {replaced}",
     )
 
 
@@ -94,26 +94,20 @@ def _extreme_by(function: str, value: str, order: str) -> Monoid | None:
     if is_unordered(value):
         return None
     inner = extreme(function.removesuffix("by"), f"STRUCT<o: {order}, v: {value}>")
-    components = tuple(map(_over_pairs, inner.components))
-    watched = tuple(map(_over_pairs, inner.watched))
-    rule = f"the {'smallest' if function == 'minby' else 'largest'} value is taken among equal orders"
-    return Monoid(
+    return replace(
+        inner,
         name=f"{inner.name}_by",
-        components=components,
+        components=tuple(map(_over_pairs, inner.components)),
         buffers=("{m}.v", "{m}.o"),
-        watched=watched,
-        needs_recompute_sql=inner.needs_recompute_sql,
-        deletions=inner.deletions,
-        tie_rule=rule,
-        may_recompute_sql=inner.may_recompute_sql,
+        watched=tuple(map(_over_pairs, inner.watched)),
+        tie_rule=f"the {'smallest' if function == 'minby' else 'largest'} value is taken among equal orders",
     )
 
 
 def _over_pairs(component: Component) -> Component:
     """Return the component over pairs (order, value) of the rows that have an order."""
     lift = component.lift.replace("> 0,", "> 0 AND {y} IS NOT NULL,").replace("< 0,", "< 0 AND {y} IS NOT NULL,")
-    lift = lift.replace("{x}", "named_struct('o', {y}, 'v', {x})")
-    return Component(name=component.name, type=component.type, lift=lift, merge=component.merge)
+    return replace(component, lift=lift.replace("{x}", "named_struct('o', {y}, 'v', {x})"))
 
 
 def _bitwise(function: str, type_: str) -> Monoid:
@@ -121,9 +115,7 @@ def _bitwise(function: str, type_: str) -> Monoid:
     name, operator = ("bit_and", "&") if function == "bitandagg" else ("bit_or", "|")
     merge = f"coalesce({{t[m]}} {operator} {{u[m]}}, {{t[m]}}, {{u[m]}})"
     kept = Component(name="m", type=type_, lift=f"{name}(if({{w}} > 0, {{x}}, NULL))", merge=merge)
-    return Monoid(
-        name=name, components=(kept,), buffers=("{m}",), watched=(DELETED_X,), needs_recompute_sql="{u[gone]} > 0"
-    )
+    return Monoid(name=name, components=(kept,), buffers=("{m}",), watched=(DELETED_X,))
 
 
 def _exclusive_or(type_: str) -> Group:
@@ -164,55 +156,36 @@ def _integer_moments() -> Group:
 def _moments() -> Monoid:
     """Return the variance of doubles: count, mean and second central moment, merged as by Spark (Chan et al.)."""
     x = "if({w} > 0, CAST({x} AS DOUBLE), NULL)"
-    spread = SPREAD.format(c="m2", a="mean", b="mean")
-    components = (
-        Component(name="n", type="double", lift=f"CAST(count({x}) AS DOUBLE)", merge="{t[n]} + {u[n]}", zero="0"),
-        Component(name="mean", type="double", lift=f"coalesce(avg({x}), 0D)", merge=MEAN.format(m="mean"), zero="0"),
-        Component(name="m2", type="double", lift=f"coalesce(var_pop({x}) * count({x}), 0D)", merge=spread, zero="0"),
-    )
-    return Monoid(
-        name="moments",
-        components=components,
-        buffers=("{n}", "{mean}", "{m2}"),
-        watched=(DELETED_X,),
-        needs_recompute_sql="{u[gone]} > 0",
-        unit_weights=True,
-    )
+    return _of_moments("moments", (_number(x), _mean("mean", x), _spread("m2", "mean", x)), DELETED_X)
 
 
 def _co_moments(*, with_spreads: bool) -> Monoid:
     """Return covariance and, with the spreads of both sides, correlation; merged as by Spark."""
-    here = "{w} > 0 AND {x} IS NOT NULL AND {y} IS NOT NULL"
-    x, y = (f"if({here}, CAST({{{name}}} AS DOUBLE), NULL)" for name in "xy")
-    both_deleted = "coalesce(sum(if({w} < 0 AND {x} IS NOT NULL AND {y} IS NOT NULL, 1L, 0L)), 0L)"
-    product = SPREAD.format(c="ck", a="mx", b="my")
-    components = [
-        Component(name="n", type="double", lift=f"CAST(count({x}) AS DOUBLE)", merge="{t[n]} + {u[n]}", zero="0"),
-        Component(name="mx", type="double", lift=f"coalesce(avg({x}), 0D)", merge=MEAN.format(m="mx"), zero="0"),
-        Component(name="my", type="double", lift=f"coalesce(avg({y}), 0D)", merge=MEAN.format(m="my"), zero="0"),
-        Component(
-            name="ck", type="double", lift=f"coalesce(covar_pop({x}, {y}) * count({x}), 0D)", merge=product, zero="0"
-        ),
-    ]
-    if with_spreads:
-        for name, mean, value in (("xk", "mx", x), ("yk", "my", y)):
-            spread = SPREAD.format(c=name, a=mean, b=mean)
-            components.append(
-                Component(
-                    name=name,
-                    type="double",
-                    lift=f"coalesce(var_pop({value}) * count({value}), 0D)",
-                    merge=spread,
-                    zero="0",
-                )
-            )
+    both = "{x} IS NOT NULL AND {y} IS NOT NULL"
+    x, y = (f"if({{w}} > 0 AND {both}, CAST({{{name}}} AS DOUBLE), NULL)" for name in "xy")
+    covariance = _central("ck", f"covar_pop({x}, {y}) * count({x})", SPREAD.format(c="ck", a="mx", b="my"))
+    spreads = (_spread("xk", "mx", x), _spread("yk", "my", y)) if with_spreads else ()
+    components = (_number(x), _mean("mx", x), _mean("my", y), covariance, *spreads)
+    return _of_moments("comoments", components, count_deleted(both))
+
+
+def _of_moments(name: str, components: tuple[Component, ...], deleted: Component) -> Monoid:
     buffers = tuple(f"{{{component.name}}}" for component in components)
-    watched = (Component(name="gone", type="bigint", lift=both_deleted, merge="", zero="0"),)
-    return Monoid(
-        name="comoments",
-        components=tuple(components),
-        buffers=buffers,
-        watched=watched,
-        needs_recompute_sql="{u[gone]} > 0",
-        unit_weights=True,
-    )
+    return Monoid(name=name, components=components, buffers=buffers, watched=(deleted,), unit_weights=True)
+
+
+def _number(x: str) -> Component:
+    return Component(name="n", type="double", lift=f"CAST(count({x}) AS DOUBLE)", merge="{t[n]} + {u[n]}", zero="0")
+
+
+def _mean(name: str, x: str) -> Component:
+    return _central(name, f"avg({x})", MEAN.format(m=name))
+
+
+def _spread(name: str, mean: str, x: str) -> Component:
+    return _central(name, f"var_pop({x}) * count({x})", SPREAD.format(c=name, a=mean, b=mean))
+
+
+def _central(name: str, lift: str, merge: str) -> Component:
+    """Return a component of a moment, 0 for no rows."""
+    return Component(name=name, type="double", lift=f"coalesce({lift}, 0D)", merge=merge, zero="0")

@@ -22,13 +22,13 @@ class Component:
     """One column of an accumulator.
 
     name: suffix of the column's name in the state table; type: Spark's DDL type; lift: its value for a set of weighted
-    rows (h); merge: its value for two sets (⊗); zero: its value for no rows.
+    rows (h); merge: its value for two sets (⊗), unless it is only watched; zero: its value for no rows.
     """
 
     name: str
     type: str
     lift: str
-    merge: str
+    merge: str = ""
     zero: str = "NULL"
 
 
@@ -62,7 +62,7 @@ class Monoid:
     components: tuple[Component, ...]
     buffers: tuple[str, ...]
     watched: tuple[Component, ...]
-    needs_recompute_sql: str
+    needs_recompute_sql: str = "{u[gone]} > 0"
     unit_weights: bool = False
     deletions: str = "deletions recompute the group"
     tie_rule: str | None = None

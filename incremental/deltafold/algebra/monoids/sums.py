@@ -30,10 +30,14 @@ def additive(name: str, type_: str, value: str) -> Component:
     )
 
 
+def count_deleted(condition: str) -> Component:
+    """Return a watched component that counts the deleted rows for which a condition is true."""
+    lift = f"coalesce(sum(if({{w}} < 0 AND {condition}, 1L, 0L)), 0L)"
+    return Component(name="gone", type="bigint", lift=lift, zero="0")
+
+
 COUNT_X = additive("n", "bigint", "if({x} IS NULL, 0L, {w})")
-DELETED_X = Component(
-    name="gone", type="bigint", lift="coalesce(sum(if({w} < 0 AND {x} IS NOT NULL, 1L, 0L)), 0L)", merge="", zero="0"
-)
+DELETED_X = count_deleted("{x} IS NOT NULL")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +61,13 @@ class Sum:
         components = (*self.components, self.number)
         if self.unsummed is None:
             return Group(name, components, buffers, self.unit_weights)
-        deletions = "deletions subtract, but that of NaN, an infinity or an out-of-range value recomputes the group"
-        condition = f"{{u[{self.unsummed.name}]}} > 0"
         return Monoid(
             name=name,
             components=components,
             buffers=buffers,
             watched=(self.unsummed,),
-            needs_recompute_sql=condition,
             unit_weights=self.unit_weights,
-            deletions=deletions,
+            deletions="deletions subtract, but that of NaN, an infinity or an out-of-range value recomputes the group",
         )
 
 
@@ -119,21 +120,10 @@ def _sum_of_longs(mode: str) -> Sum:
 def _sum_of_doubles() -> Sum:
     """Sum windows of bits exactly, and the values that do not fit into them apart."""
     windows = tuple(additive(f"e{i}", "bigint", f"{_window_sql(i)} * {{w}}") for i in range(WINDOWS))
-    rest = Component(
-        name="rest",
-        type="double",
-        lift=f"coalesce(sum(if({{w}} > 0 AND {OUT_OF_RANGE}, {{x}} * {{w}}, 0D)), 0D)",
-        merge="{t[rest]} + {u[rest]}",
-        zero="0",
-    )
-    unsummed = Component(
-        name="gone",
-        type="bigint",
-        lift=f"coalesce(sum(if({{w}} < 0 AND {OUT_OF_RANGE}, 1L, 0L)), 0L)",
-        merge="",
-        zero="0",
-    )
-    return Sum(components=(*windows, rest), value=f"({SUM_OF_WINDOWS} + {{rest}})", unsummed=unsummed)
+    lift = f"coalesce(sum(if({{w}} > 0 AND {OUT_OF_RANGE}, {{x}} * {{w}}, 0D)), 0D)"
+    rest = Component(name="rest", type="double", lift=lift, merge="{t[rest]} + {u[rest]}", zero="0")
+    value = f"({SUM_OF_WINDOWS} + {{rest}})"
+    return Sum(components=(*windows, rest), value=value, unsummed=count_deleted(OUT_OF_RANGE))
 
 
 def _sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
@@ -155,9 +145,8 @@ def _sum_of_decimals(precision: int, scale: int, mode: str) -> Sum | None:
     merged = f"coalesce(CAST({{t[s]}} + {{u[s]}} AS {stored}), {overflow})"
     cast = "try_cast" if mode == "try" else "CAST"
     result = f"{cast}({{s}} AS DECIMAL({precision + 10},{scale}))"
-    return Sum(
-        components=(Component(name="s", type=stored.lower(), lift=summed, merge=merged, zero="0"),), value=result
-    )
+    total = Component(name="s", type=stored.lower(), lift=summed, merge=merged, zero="0")
+    return Sum(components=(total,), value=result)
 
 
 def _sum_of_wide_decimals(digits: int, wide: WideSum) -> Sum:

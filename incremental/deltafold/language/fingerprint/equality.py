@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from deltafold.algebra.alignment import Equality
 from deltafold.algebra.plan import GroupwiseOp
 from deltafold.language.names import renumber
 from deltafold.spark import catalyst
@@ -37,7 +38,7 @@ def are_same_plans(spark: SparkSession, one: J, other: J) -> bool:
     return own_text == text and bool(one.canonicalized().equals(other.canonicalized()))
 
 
-class SparkEquality:
+class SparkEquality(Equality):
     """Compares the handles in a query's plan; attributes: Spark's attribute of each of its columns."""
 
     def __init__(self, spark: SparkSession, attributes: Mapping[str, J]) -> None:
