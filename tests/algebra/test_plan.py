@@ -16,6 +16,7 @@ from deltafold.algebra.plan import (
     GroupwiseOp,
     Item,
     Join,
+    JoinKind,
     Opaque,
     Plan,
     Reference,
@@ -113,12 +114,10 @@ def test_a_column_may_recur_as_it_is() -> None:
         ("existence", (*T.columns, FOUND)),
     ],
 )
-def test_columns_of_joins(kind: str, columns: tuple[Column, ...]) -> None:
+def test_columns_of_joins(kind: JoinKind, columns: tuple[Column, ...]) -> None:
     """The tested side of a semi join contributes no columns."""
-    assert (
-        Join(left=T, right=D, kind=kind, condition=None, exists=FOUND if kind == "existence" else None).columns
-        == columns
-    )  # type: ignore
+    exists = FOUND if kind == "existence" else None
+    assert Join(left=T, right=D, kind=kind, condition=None, exists=exists).columns == columns
 
 
 @pytest.mark.parametrize("plan", UNARY, ids=lambda plan: type(plan).__name__)

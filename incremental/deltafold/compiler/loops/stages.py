@@ -65,7 +65,7 @@ def loop_stage(loop: Loop, split: Callable[[Plan], Plan]) -> LoopState:
         name=loop.name,
         kind=loop.kind,
         init=init,
-        step=_add_levels(over_sides) if levelled else over_sides.step,
+        step=add_levels(over_sides) if levelled else over_sides.step,
         sides=tuple(sides),
         columns=loop.columns,
         keys=loop.keys,
@@ -141,7 +141,7 @@ _Levelled = tuple[Plan, Column | None]
 """A plan, and its column that has the level; None if it does not read the loop."""
 
 
-def _add_levels(loop: Loop) -> Plan:
+def add_levels(loop: Loop) -> Plan:
     """Return the step with the level as its last column, one above that of the rows that it was derived from."""
     plan, level = _Levels(loop).carry_level(loop.step)
     assert level is not None
