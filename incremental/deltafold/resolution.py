@@ -22,7 +22,7 @@ from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.recipe import Recipe
 from deltafold.algebra.results.address import SqlNames
-from deltafold.compilation import Compilation
+from deltafold.compilation import Compilation, Sources
 from deltafold.dataflow.publish import COPY
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
@@ -51,7 +51,7 @@ class Compiled:
     """
 
     latest: Compilation | None = None
-    lookup: SourceLookup | None = None
+    lookup: _SourceLookup | None = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class SourceCatalog:
         return replace(self, views=dict(self.views), monoids=dict(self.monoids))
 
 
-class SourceLookup:
-    """The sources of one view, each looked up when its compilation needs it, and cached."""
+class _SourceLookup(Sources):
+    """The sources of one view, each looked up when its compilation needs it; schemas that it reads are cached."""
 
     def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
         self._catalog = catalog
@@ -87,50 +87,41 @@ class SourceLookup:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all sources."""
         return self._catalog.names
 
     @property
     def views(self) -> frozenset[str]:
-        """The names of sources that are views."""
         return frozenset(self._catalog.views)
 
     @property
     def invariant(self) -> frozenset[str]:
-        """The names of sources that are declared invariant."""
         return self._catalog.declared.invariant()
 
     @property
     def monoids(self) -> Mapping[str, DeclaredMonoid]:
-        """The declared monoids, by their names in lower case."""
         return self._catalog.monoids
 
     def schema(self, name: str) -> StructType | None:
-        """Return the schema of a source, None if it has none yet or is not declared."""
         if name not in self._schemas:
             self._schemas[name] = self._resolver.schema(self._catalog, name)
         return self._schemas[name]
 
     def peek(self, name: str) -> StructType | None:
-        """Return the schema of a source that the query need not read, None also if the lookup fails; not cached."""
         try:
             return self._resolver.schema(self._catalog, name)
         except DeltafoldError:
             return None
 
     def without_data(self, name: str, *, was_read: bool) -> str:
-        """Return why a source has no schema, and the fix; was_read: an epoch has read it."""
         return self._catalog.declared.without_data(name, was_read=was_read)
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
-        """Return the partition columns of a source; of a view, the one that its answer contains."""
         if name in self._catalog.views:
             key = self._resolver.view(self._catalog.views[name]).partition_key
             return () if key is None else (key,)
         return self._catalog.declared.partitioned_by(name)
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
-        """Return the declared constraints of sources that a query reads; raises SourceError for missing columns."""
         return self._catalog.declared.constraints(read, self.schema)
 
     def is_current(self, resolver: Resolver) -> bool:
@@ -190,7 +181,7 @@ class ResolvedView:
             latest = None
         if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
             return latest
-        lookup = SourceLookup(view.catalog, self.resolver)
+        lookup = _SourceLookup(view.catalog, self.resolver)
         compilation = Compilation(
             spark=spark,
             name=view.name,
