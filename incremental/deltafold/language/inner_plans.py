@@ -37,12 +37,13 @@ def replace_children(spark: SparkSession, node: J, replace: Callable[[J], J]) ->
     return node if unchanged else node.withNewChildren(catalyst.vector(spark, new))
 
 
-def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J], J]) -> J:
-    """Return a node with other subquery plans; `replace` gets each subquery, and returns its plan."""
+def replace_inner_plans(spark: SparkSession, node: J, replace: Callable[[J, J], J]) -> J:
+    """Return a node with other subquery plans; `replace` gets the plan of each subquery, and the subquery."""
     replaced = catalyst.module(catalyst.jvm(spark).scala.collection.immutable, "Map").empty()
     for subquery in subqueries(spark, node):
-        new = replace(subquery)
-        if new is not subquery.plan():
+        old = subquery.plan()
+        new = replace(old, subquery)
+        if new is not old:
             replaced = replaced.updated(subquery, subquery.withNewPlan(new))
     # a Map is a partial function, which Spark expects
     return node if replaced.isEmpty() else node.transformExpressions(replaced)
@@ -53,4 +54,4 @@ def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J],
     if not has_subquery(spark, plan):
         return plan
     plan = replace_children(spark, plan, lambda child: replace_all_inner_plans(spark, child, replace))
-    return replace_inner_plans(spark, plan, lambda subquery: replace(subquery.plan()))
+    return replace_inner_plans(spark, plan, lambda inner, _: replace(inner))

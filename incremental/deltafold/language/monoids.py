@@ -216,7 +216,7 @@ class _Pushing:
     def rewrite(self, node: J) -> J:
         """Return a plan with its calls pushed, inputs and subqueries first."""
         node = replace_children(self._spark, node, self.rewrite)
-        node = replace_inner_plans(self._spark, node, lambda subquery: self.rewrite(subquery.plan()))
+        node = replace_inner_plans(self._spark, node, lambda plan, _: self.rewrite(plan))
         return self._push(node) if catalyst.kind(node) in ("Project", "Filter") else node
 
     def _push(self, node: J) -> J:

@@ -75,9 +75,9 @@ class _TieBreaking:
             case _:
                 return node
 
-    def _rewrite_inner(self, subquery: J) -> J:
+    def _rewrite_inner(self, plan: J, subquery: J) -> J:
         correlated = not subquery.children().isEmpty()
-        return _TieBreaking(self._spark, self._aggregates, correlated=correlated).rewrite(subquery.plan())
+        return _TieBreaking(self._spark, self._aggregates, correlated=correlated).rewrite(plan)
 
     def _put_beside_order(self, node: J) -> J:
         """Move a correlated limit below the projection that drops the columns of its order.

@@ -48,6 +48,11 @@ class _CommonTables:
     recursive: bool
 
 
+def _common_tables(node: J) -> _CommonTables:
+    """Return the relations of a WITH of the parsed text."""
+    return _CommonTables(tuple(catalyst.sequence(node.cteRelations())), bool(node.allowRecursion()))
+
+
 @dataclass(frozen=True)
 class _Around:
     """The context of a part of a query.
@@ -93,21 +98,20 @@ class _Unions:
         """Return a parsed plan without recursion by UNION, the same plan if it has none."""
         below = around
         if catalyst.kind(node) == "UnresolvedWith":
-            below = self._enter(node, around)
-            relations = catalyst.sequence(node.cteRelations())
-            if any(a is not b for a, b in zip(relations, below.withs[-1].relations, strict=True)):
+            common = _common_tables(node)
+            below = self._enter(common, around)
+            if any(a is not b for a, b in zip(common.relations, below.withs[-1].relations, strict=True)):
                 node = self._with(node.child(), below.withs[-1])
         node = replace_children(self._spark, node, lambda child: self.rewrite(child, below))
         inner = replace(below, in_subquery=True)
-        return replace_inner_plans(self._spark, node, lambda subquery: self.rewrite(subquery.plan(), inner))
+        return replace_inner_plans(self._spark, node, lambda plan, _: self.rewrite(plan, inner))
 
-    def _enter(self, node: J, around: _Around) -> _Around:
-        """Return what is around the query of a WITH; each of its relations reads those before it."""
-        recursive = bool(node.allowRecursion())
-        if recursive and self._spark.version.startswith("4.0."):
+    def _enter(self, common: _CommonTables, around: _Around) -> _Around:
+        """Return the context of the query of a WITH; each of its relations reads those before it."""
+        if common.recursive and self._spark.version.startswith("4.0."):
             raise QueryError("WITH RECURSIVE: Spark 4.0 lacks it. Write a function with fixpoint(), or use Spark 4.1.")
-        below = replace(around, withs=(*around.withs, _CommonTables((), recursive)))
-        for relation in catalyst.sequence(node.cteRelations()):
+        below = replace(around, withs=(*around.withs, _CommonTables((), common.recursive)))
+        for relation in common.relations:
             below = below.adding(self._rewrite_relation(relation, below))
         return below
 
@@ -181,7 +185,7 @@ class _Unions:
     def _frame(self, recursion: _Recursion, branches: Sequence[J], around: _Around) -> DataFrame:
         """Return the rows of some branches of a recursion."""
         for node in recursion.withs:
-            around = self._enter(node, around)
+            around = self._enter(_common_tables(node), around)
         plans = [self.rewrite(branch, around) for branch in branches]
         plan = plans[0]
         if len(plans) > 1:
