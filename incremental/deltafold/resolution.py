@@ -241,7 +241,13 @@ class ResolvedView:
     @cached_property
     def refresh(self) -> Refresh:
         """The refresh protocol for the view."""
-        return Refresh(self.view.store, self.compilation.mode_policy, self.inputs, *self.view.remedies)
+        return Refresh(
+            self.view.store,
+            self.compilation.mode_policy,
+            self.inputs,
+            on_change=self.view.on_change,
+            on_lost=self.view.on_lost,
+        )
 
     @cached_property
     def below(self) -> UpstreamView:

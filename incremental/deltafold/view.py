@@ -61,11 +61,6 @@ class View:
     compiled: Compiled = field(default_factory=Compiled, compare=False, repr=False)
 
     @property
-    def remedies(self) -> tuple[Remedy, Remedy]:
-        """The reactions of a refresh to a changed query, and to a source that lost what the last epoch read."""
-        return self.on_change, self.on_lost
-
-    @property
     def columns(self) -> tuple[Column, ...]:
         """The answer's columns under the user's names."""
         return self._resolved.compilation.columns
