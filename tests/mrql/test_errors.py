@@ -17,7 +17,7 @@ TOKEN = re.compile(r"\"[^\"]*\"|'[^']*'|\w+|\s+|\.\.\.|.", re.DOTALL)
 
 
 def translated(text: str) -> str:
-    return Mrql(text, ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql
+    return Mrql(text, args=ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql
 
 
 WRONG = [
@@ -143,13 +143,13 @@ WRONG = [
     ("data a = A: int; data b = A: string; 1;", "1:18: A is defined twice"),
     ("type a = int; data a = A: int; 1;", "1:15: a is defined twice"),
     ("x = P; x = P; data a = a: int; x;", None),
-    ("case 3 { 1: 'a' };", "the last branch has to take all that is left"),
+    ("case 3 { 1: 'a' };", "the last branch has to match all other values"),
     (
         "data t = A: int | B: int; case A(3) { A(1): 1 | B(b): b };",
-        "1:49: the last branch has to take all that is left",
+        "1:49: the last branch has to match all other values",
     ),
     ("data t = A: int | B: int; case A(3) { A(1): 1 | A(a): a | B(b): b };", None),
-    ("data t = A: int | B: int; case A(3) { A(a): 1 | B(1): 2 };", "the last branch has to take all that is left"),
+    ("data t = A: int | B: int; case A(3) { A(a): 1 | B(1): 2 };", "the last branch has to match all other values"),
     ("select x#2 from x in {(1, 'a')};", "part #2: (int, string) has no such part. Use #0 to #1"),
     ("select (k, n#2) from n in P group by k: n#0;", "part #2: <X: int, Y: int> has no such part. Use #0 to #1"),
     ("(select < a: p.X > from p in P)#0;", "part #0: <a: int> has no such part. Use a field by its name: .a"),

@@ -30,7 +30,7 @@ ELSEWHERE = ("repeat: k-means",)  # histories of the same loop: tests/loops/clus
 
 
 def program(text: str) -> Mrql:
-    return Mrql(text, ARGUMENTS)
+    return Mrql(text, args=ARGUMENTS)
 
 
 def plain_row(row: Any) -> Any:

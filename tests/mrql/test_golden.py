@@ -17,7 +17,7 @@ TITLES = (
 
 
 def shown(title: str) -> str:
-    program = Mrql(ALL[title], ARGUMENTS)
+    program = Mrql(ALL[title], args=ARGUMENTS)
     tree = "\n".join(map(repr, program.items))
     return f"//// {title}\n{ALL[title].strip()}\n\n{tree}\n\n{program.show(list(SCHEMAS), SCHEMAS.get)}\n"
 
@@ -32,4 +32,4 @@ def test_trees_and_translations(regenerate: bool) -> None:
 
 def test_a_program_gives_the_same_text_in_every_translation() -> None:
     for text in ALL.values():
-        assert len({Mrql(text, ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql for _ in range(2)}) == 1
+        assert len({Mrql(text, args=ARGUMENTS).program(list(SCHEMAS), SCHEMAS.get).sql for _ in range(2)}) == 1

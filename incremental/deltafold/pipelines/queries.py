@@ -82,7 +82,14 @@ def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
         from deltafold.language.mrql.program.query import Mrql  # late: it imports pyspark
 
         part = query.program
-        return Mrql(query.text, part.args, None, part.paths, part.ends, str(query.path), query.path.parent)
+        return Mrql(
+            query.text,
+            args=part.args,
+            paths=part.paths,
+            loops=part.ends,
+            file=str(query.path),
+            folder=query.path.parent,
+        )
     if not query.function:
         return query.text
     name = f"query_of_{query.path.parent.name}"

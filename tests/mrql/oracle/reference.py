@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
-from deltafold.language.mrql.syntax import items as I
 from deltafold.language.mrql.syntax import tree as T
 from tests.mrql.oracle.conversions import converted, split_line
 from tests.mrql.oracle.functions import ARITHMETIC, COMPARISONS, SCALARS
@@ -41,8 +40,8 @@ class Reference(Selects):
     def __init__(self, tables: Mapping[str, Sequence[Row]], args: Sequence[str] = ()) -> None:
         self.tables = {name.lower(): Bag(rows) for name, rows in tables.items()}
         self.args, self.globals = list(args), Env()
-        self.macros: dict[str, I.MacroDefinition] = {}
-        self.aggregations: dict[str, I.AggregationDefinition] = {}
+        self.macros: dict[str, T.MacroDefinition] = {}
+        self.aggregations: dict[str, T.AggregationDefinition] = {}
         self.constructors = set[str]()
 
     def run(self, items: Sequence[T.Node]) -> Any:
@@ -50,19 +49,19 @@ class Reference(Selects):
         answer = None
         for item in items:
             match item:
-                case I.Define(name=name, value=value):
+                case T.Define(name=name, value=value):
                     self.globals[name] = (
                         self.source(value, name) if isinstance(value, T.FunctionCall) else self.eval(value, {})
                     )
-                case I.FunctionDefinition(name=name, parameters=parameters, body=body):
+                case T.FunctionDefinition(name=name, parameters=parameters, body=body):
                     self.globals[name] = Closure(parameters, body, {})
-                case I.MacroDefinition(name=name):
+                case T.MacroDefinition(name=name):
                     self.macros[name] = item
-                case I.AggregationDefinition(name=name):
+                case T.AggregationDefinition(name=name):
                     self.aggregations[name] = item
-                case I.DataDefinition(alternatives=alternatives):
+                case T.DataDefinition(alternatives=alternatives):
                     self.constructors |= {each.name for each in alternatives}
-                case I.Evaluate(value=value):
+                case T.Evaluate(value=value):
                     answer = self.source(value, "") if isinstance(value, T.FunctionCall) else self.eval(value, {})
                 case _:
                     pass
@@ -262,7 +261,7 @@ class Reference(Selects):
         pairs = zip(closure.parameters, values, strict=True)
         return self.eval(closure.body, {**closure.env, **{p.name: converted(value, p.type) for p, value in pairs}})
 
-    def fold(self, aggregation: I.AggregationDefinition, values: Iterable[Any]) -> Any:
+    def fold(self, aggregation: T.AggregationDefinition, values: Iterable[Any]) -> Any:
         plus, total = self.eval(aggregation.plus, {}), self.eval(aggregation.zero, {})
         unit = None if aggregation.unit is None else self.eval(aggregation.unit, {})
         for value in sorted((value for value in values if value is not None), key=ordered):

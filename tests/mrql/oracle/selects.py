@@ -52,7 +52,7 @@ class Selects:
             made = list[tuple[Env, Env]]()
             for each, bound in found:
                 domain = self.eval(binding.domain, each)
-                for value in domain if binding.each else [domain]:
+                for value in domain if binding.is_generator else [domain]:
                     names = self.bind(binding.pattern, value, bound, each)
                     if names is not None:
                         made.append((self.extended(each, names), names))

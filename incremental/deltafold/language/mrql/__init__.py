@@ -1,13 +1,13 @@
 """MRQL, the query language of the papers: text → tree → Spark SQL over the declared sources.
 
-| module | holds |
+| module | has |
 | --- | --- |
-| `syntax/` | grammar, tree, errors with file, line, column and caret; its parse.py alone imports lark |
+| `syntax/` | the grammar, the tree, and errors with file, line, column and caret; its parse.py alone imports lark |
 | `rows/` | types, values, and the rows that an expression is about |
-| `expressions` | one function for each form; `comprehensions`, `groups`, `arrays`: select |
-| `scalars/` | operators, functions, casts, indexing, XML |
-| `patterns`, `calls`, `aggregates`, `relations`, `repeats` | the other forms |
+| `expressions` | one function for each form; the larger ones: `selects`, `calls`, `aggregates`, `patterns` |
+| `relations`, `repeats` | rows as SELECTs; loops |
+| `scalars/` | operators, functions, casts, indexing |
 | `program/` | items, sources, and `Mrql`, the query as the API takes it |
 
-A name is typed when it is translated: a type is a part of every value. Spark analyses what comes out.
+Names are typed while they are translated: every value has a type. Spark analyses the resulting SQL.
 """

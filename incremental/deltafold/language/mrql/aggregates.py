@@ -24,7 +24,7 @@ from deltafold.language.mrql.syntax.spans import Span
 AGGREGATE_NAMES = ("count", "sum", "avg", "min", "max", "some", "all")
 
 
-def result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
+def _result_type(name: str, item: Type | None, span: Span, shown: str) -> Type:
     """Return the type of an aggregate of elements of a type. Raises QueryError where there is none."""
     if name == "count":
         return t.LONG
@@ -46,55 +46,57 @@ def translate_aggregate(name: str, value: Value, scope: Scope, span: Span) -> Va
     """Translate an aggregate of a collection. Raises QueryError for another value."""
     match value:
         case Array(item=item):
-            type_ = result_type(name, item, span, t.write_type(item))
-            return ScalarValue(of_array(name, value, type_, scope), type_)
+            type_ = _result_type(name, item, span, t.write_type(item))
+            return ScalarValue(_of_array(name, value, type_, scope), type_)
         case RelationValue():
-            return of_relation(name, value, scope, span)
+            return _of_relation(name, value, scope, span)
         case GroupedValues():
             return of_group(name, value, scope, span)
         case _:
-            found = describe(value, scope)
-            fix = (
-                "Select the elements of its array, `select x from x in …`"
-                if found == "variant"
-                else "Write {…} around it"
-            )
-            raise span.error(f"{name}: expected a collection, found {found}. {fix}.")
+            actual = describe(value, scope)
+            fix = "Write {…} around it"
+            if actual == "variant":
+                fix = "Select the elements of its array, `select x from x in …`"
+            raise span.error(f"{name}: expected a collection, found {actual}. {fix}.")
 
 
-def zero_of(type_: Type) -> str:
+def _zero_of(type_: Type) -> str:
     """Return the sum of an empty bag."""
     return "0L" if type_ == t.LONG else "0D" if type_ == t.DOUBLE else f"CAST(0 AS {t.sql_type(type_)})"
 
 
-def of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
+def _of_array(name: str, array: Array, type_: Type, scope: Scope) -> str:
     """Translate an aggregate of an array."""
-    total, each, sql = scope.fresh.fresh("s"), scope.fresh.fresh("x"), array.sql
+    sql = array.sql
+    total = scope.fresh.fresh("s")
+    element = scope.fresh.fresh("x")
     if array.item == t.NOTHING:
         return {"count": "0L", "sum": "0L", "avg": t.NAN, "some": "false", "all": "true"}.get(name, "NULL")
     match name:
         case "count":
             return f"CAST(size({sql}) AS BIGINT)"
         case "sum":
-            sql_type, zero = t.sql_type(type_), zero_of(type_)
-            added = f"{total} + coalesce(CAST({each} AS {sql_type}), {zero})"
-            added = f"CAST({added} AS {sql_type})" if isinstance(type_, t.Foreign) else added
-            return f"aggregate({sql}, {zero}, ({total}, {each}) -> {added})"
+            sql_type = t.sql_type(type_)
+            zero = _zero_of(type_)
+            new_total = f"{total} + coalesce(CAST({element} AS {sql_type}), {zero})"
+            new_total = f"CAST({new_total} AS {sql_type})" if isinstance(type_, t.Foreign) else new_total
+            return f"aggregate({sql}, {zero}, ({total}, {element}) -> {new_total})"
         case "avg":
-            rows = f"filter({sql}, {each} -> {each} IS NOT NULL)"
-            step = f"({total}, {each}) -> named_struct('s', {total}.s + CAST({each} AS DOUBLE), 'n', {total}.n + 1D)"
-            start, end = "named_struct('s', 0D, 'n', 0D)", f"if({total}.n = 0, {t.NAN}, {total}.s / {total}.n)"
-            return f"aggregate({rows}, {start}, {step}, {total} -> {end})"
+            present = f"filter({sql}, {element} -> {element} IS NOT NULL)"
+            start = "named_struct('s', 0D, 'n', 0D)"
+            new_total = f"named_struct('s', {total}.s + CAST({element} AS DOUBLE), 'n', {total}.n + 1D)"
+            end = f"if({total}.n = 0, {t.NAN}, {total}.s / {total}.n)"
+            return f"aggregate({present}, {start}, ({total}, {element}) -> {new_total}, {total} -> {end})"
         case "min" | "max":
             return f"array_{name}({sql})"
         case "some":
-            return f"exists({sql}, {each} -> coalesce({each}, false))"
+            return f"exists({sql}, {element} -> coalesce({element}, false))"
         case _:
-            return f"forall({sql}, {each} -> coalesce({each}, false))"
+            return f"forall({sql}, {element} -> coalesce({element}, false))"
 
 
-def over_rows(name: str, x: str, where: str = "") -> str:
-    """Spark's aggregate of an expression of rows; where: a FILTER, or nothing."""
+def _over_rows(name: str, x: str, where: str = "") -> str:
+    """Return Spark's aggregate of an expression over rows; where: a FILTER, or nothing."""
     match name:
         case "count":
             return f"count(1){where}"
@@ -108,22 +110,23 @@ def over_rows(name: str, x: str, where: str = "") -> str:
             return f"{name}({x}){where}"
 
 
-def of_none(name: str, type_: Type, sql: str) -> str:
-    """Translate an aggregate with its value for no elements."""
-    zero = {"sum": zero_of(type_), "avg": t.NAN, "some": "false", "all": "true"}.get(name)
+def _default_to_empty(name: str, type_: Type, sql: str) -> str:
+    """Return an aggregate that has MRQL's value where there are no elements, for which Spark's is NULL."""
+    zero = {"sum": _zero_of(type_), "avg": t.NAN, "some": "false", "all": "true"}.get(name)
     return f"coalesce({sql}, {zero})" if zero else sql
 
 
-def of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> ScalarValue:
+def _of_relation(name: str, relation: RelationValue, scope: Scope, span: Span) -> ScalarValue:
     """Translate an aggregate of a relation's rows."""
     frame = scope.frame.child()
     value = relation.add_to(frame).value
-    x, type_ = "1", t.LONG
+    x = "1"
+    type_ = t.LONG
     if name != "count":
         value = scope.at(frame).inside(value, span)
-        type_ = result_type(name, v.type_of(value), span, describe(value, scope))
+        type_ = _result_type(name, v.type_of(value), span, describe(value, scope))
         x = frame.local(v.pack(value), v.hint(value))
-    sql = of_none(name, type_, over_rows(name, x))
+    sql = _default_to_empty(name, type_, _over_rows(name, x))
     return ScalarValue(scope.subquery(f"{SUBQUERY}{sql}{frame.text()})", span), type_)
 
 
@@ -132,39 +135,41 @@ def of_group(name: str, group: GroupedValues, scope: Scope, span: Span) -> Value
     rows = group.grouped.rows
     where = filter_clause(group)
     if name == "count" and not group.nested:
-        return ScalarValue(aggregate(group, over_rows(name, "1", where), "n"), t.LONG)
+        return ScalarValue(aggregate(group, _over_rows(name, "1", where), "n"), t.LONG)
     value = scope.at(rows).inside(group.value, span)
     if group.nested:
         assert isinstance(value, Array)
-        return of_nested(name, value, group, scope, span)
-    type_ = result_type(name, v.type_of(value), span, describe(value, scope))
+        return _of_nested(name, value, group, scope, span)
+    type_ = _result_type(name, v.type_of(value), span, describe(value, scope))
     x = rows.local(v.pack(value), v.hint(value))
-    return ScalarValue(of_none(name, type_, aggregate(group, over_rows(name, x, where), v.hint(value))), type_)
+    column = aggregate(group, _over_rows(name, x, where), v.hint(value))
+    return ScalarValue(_default_to_empty(name, type_, column), type_)
 
 
-def of_nested(name: str, array: Array, group: GroupedValues, scope: Scope, span: Span) -> Value:
+def _of_nested(name: str, array: Array, group: GroupedValues, scope: Scope, span: Span) -> Value:
     """Translate an aggregate of the elements of arrays: first of each array, then of these."""
-    type_ = result_type(name, array.item, span, t.write_type(array.item))
-    rows, where = group.grouped.rows, filter_clause(group)
+    type_ = _result_type(name, array.item, span, t.write_type(array.item))
+    rows = group.grouped.rows
+    where = filter_clause(group)
 
     def total(outer: str, inner: str, inner_type: Type) -> str:
-        each = rows.local(of_array(inner, array, inner_type, scope), inner)
-        return aggregate(group, over_rows(outer, each, where), inner)
+        of_one_row = rows.local(_of_array(inner, array, inner_type, scope), inner)
+        return aggregate(group, _over_rows(outer, of_one_row, where), inner)
 
     match name:
         case "count" | "sum":
-            summed = f"coalesce({total('sum', name, type_)}, {zero_of(type_)})"
+            summed = f"coalesce({total('sum', name, type_)}, {_zero_of(type_)})"
             return ScalarValue(
                 f"CAST({summed} AS {t.sql_type(type_)})" if isinstance(type_, t.Foreign) else summed, type_
             )
         case "avg":
-            present = Array(f"filter({array.sql}, _x -> _x IS NOT NULL)", array.item, True)
-            count = rows.local(of_array("count", present, t.LONG, scope), "n")
-            n = aggregate(group, over_rows("sum", count, where), "n")
+            present = Array(f"filter({array.sql}, _x -> _x IS NOT NULL)", array.item, bag=True)
+            count = rows.local(_of_array("count", present, t.LONG, scope), "n")
+            n = aggregate(group, _over_rows("sum", count, where), "n")
             s = total("sum", "sum", t.DOUBLE)
             return ScalarValue(f"if(coalesce({n}, 0) = 0, {t.NAN}, CAST({s} AS DOUBLE) / {n})", type_)
         case _:
-            return ScalarValue(of_none(name, type_, total(name, name, type_)), type_)
+            return ScalarValue(_default_to_empty(name, type_, total(name, name, type_)), type_)
 
 
 def exists(value: Value, scope: Scope, span: Span) -> ScalarValue:

@@ -1,13 +1,13 @@
 """Bind the variables of a pattern to the parts of a value, and test which values match.
 
-| pattern | binds | takes |
+| pattern | binds | matches |
 | --- | --- | --- |
 | a name | the value | all; where the name is bound already in the same from clause, values that are equal to it |
 | `*` | nothing | all |
 | a constant | nothing | values that are equal to it |
 | a tuple, a record | the parts | all |
 | `[a, b]` | the elements | lists of two |
-| a constructor | what it holds | values with its tag |
+| a constructor | its argument | values with its tag |
 | `p as t` | the value as t | all |
 """
 
@@ -42,38 +42,37 @@ def bind(pattern: Node, value: Value, scope: Scope, before: Bound | None = None)
         case T.Name(span=span, name=name):
             if name not in bound.names:
                 return Bound({**bound.names, name: value}, bound.conditions)
-            return also(bound, operators.equal(bound.names[name], value, scope, span))
+            return _add_condition(bound, operators.equal(bound.names[name], value, scope, span))
         case T.Literal():
-            return also(bound, operators.equal(scope.value(pattern), value, scope, pattern.span))
+            return _add_condition(bound, operators.equal(scope.value(pattern), value, scope, pattern.span))
         case T.TypedPattern(pattern=inner, type=type_):
             return bind(inner, casts.cast(value, casts.written_type(type_, scope), scope, pattern.span), scope, bound)
         case T.TuplePattern(items=items):
-            return bind_parts(pattern, items, tuple_parts(pattern, value, len(items), scope), scope, bound)
+            return _bind_parts(items, _tuple_parts(pattern, value, len(items), scope), scope, bound)
         case T.RecordPattern(names=names, items=items):
-            return bind_parts(
-                pattern, items, [operators.member(value, n, scope, pattern.span) for n in names], scope, bound
-            )
+            values = [operators.member(value, name, scope, pattern.span) for name in names]
+            return _bind_parts(items, values, scope, bound)
         case T.ListPattern(items=items):
-            return bind_list(pattern, items, value, scope, bound)
+            return _bind_list(pattern, items, value, scope, bound)
         case T.ConstructorPattern(name=name, items=items):
-            return bind_constructor(pattern, name, items, value, scope, bound)
+            return _bind_constructor(pattern, name, items, value, scope, bound)
         case _:
             raise pattern.span.error("this pattern is not supported. Bind a name, and look at its parts below.")
 
 
-def also(bound: Bound, condition: str) -> Bound:
+def _add_condition(bound: Bound, condition: str) -> Bound:
     """Add a condition."""
     return replace(bound, conditions=(*bound.conditions, condition))
 
 
-def bind_parts(pattern: Node, items: Sequence[Node], values: Sequence[Value], scope: Scope, bound: Bound) -> Bound:
+def _bind_parts(items: Sequence[Node], values: Sequence[Value], scope: Scope, bound: Bound) -> Bound:
     """Bind patterns to values one by one."""
     for item, value in zip(items, values, strict=True):
         bound = bind(item, value, scope, bound)
     return bound
 
 
-def tuple_parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
+def _tuple_parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequence[Value]:
     """Return the `count` parts of a tuple; a row of a source counts as one. Raises QueryError for another value."""
     if isinstance(value, RecordValue) and len(value.parts) == count and (value.names is None or value.positional):
         return value.parts
@@ -82,30 +81,30 @@ def tuple_parts(pattern: Node, value: Value, count: int, scope: Scope) -> Sequen
     )
 
 
-def bind_list(pattern: Node, items: Sequence[Node], value: Value, scope: Scope, bound: Bound) -> Bound:
-    """Bind patterns to the elements of a list of as many."""
+def _bind_list(pattern: Node, items: Sequence[Node], value: Value, scope: Scope, bound: Bound) -> Bound:
+    """Bind patterns to the elements of a list of the same length."""
     value = scope.inside(value, pattern.span)
     if not isinstance(value, Array):
         raise pattern.span.error(f"pattern: expected a list, found {describe(value, scope)}. Bind a name instead.")
-    bound = also(bound, f"size({value.sql}) = {len(items)}")
+    bound = _add_condition(bound, f"size({value.sql}) = {len(items)}")
     elements = [v.unpack(f"get({v.pack(value)}, {position})", value.item) for position in range(len(items))]
-    return bind_parts(pattern, items, elements, scope, bound)
+    return _bind_parts(items, elements, scope, bound)
 
 
-def bind_constructor(
+def _bind_constructor(
     pattern: Node, name: str, items: Sequence[Node], value: Value, scope: Scope, bound: Bound
 ) -> Bound:
-    """Bind patterns to what a constructor holds, where the value has its tag."""
+    """Bind patterns to the argument of a constructor, where the value has its tag."""
     if not (isinstance(value, ScalarValue) and isinstance(value.type, t.Data) and name in value.type.constructors):
         data = value.type if isinstance(value, ScalarValue) and isinstance(value.type, t.Data) else None
         instead = f"Use {' or '.join(data.constructors)}" if data else "Match a value of a data type"
         raise pattern.span.error(f"{name} is not a constructor of {describe(value, scope)}. {instead}.")
-    held = value.type.items[value.type.constructors.index(name)]
-    inner = v.unpack(f"{value.sql}.`{name}`", held)
-    bound = also(bound, f"({value.sql}.tag = '{name}')")
+    type_ = value.type.items[value.type.constructors.index(name)]
+    inner = v.unpack(f"{value.sql}.`{name}`", type_)
+    bound = _add_condition(bound, f"({value.sql}.tag = '{name}')")
     if len(items) == 1:
         return bind(items[0], inner, scope, bound)
-    return bind_parts(pattern, items, tuple_parts(pattern, inner, len(items), scope), scope, bound)
+    return _bind_parts(items, _tuple_parts(pattern, inner, len(items), scope), scope, bound)
 
 
 def bind_key(group: T.GroupBy, key: Value, scope: Scope) -> Scope:

@@ -18,7 +18,6 @@ from typing import Any
 
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.mrql import relations
-from deltafold.language.mrql.program.answers import answer, output_column_names
 from deltafold.language.mrql.rows import types as t
 from deltafold.language.mrql.rows import values as v
 from deltafold.language.mrql.rows.frames import Frame
@@ -30,16 +29,16 @@ from deltafold.language.mrql.syntax.spans import Span
 from deltafold.language.mrql.syntax.tree import Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RepeatLoop:
     """A loop of a program.
 
-    names: the views of its answers; given: those that its steps read; starts, steps: their texts; least: whether it is
-    a least set; options: the arguments of `iterate`.
+    names: the views of its answers; step_views: the views that its steps read; starts, steps: their SQL; least: whether
+    it is a least fixpoint; options: the arguments of `iterate`.
     """
 
     names: tuple[str, ...]
-    given: tuple[str, ...]
+    step_views: tuple[str, ...]
     starts: tuple[str, ...]
     steps: tuple[str, ...]
     least: bool
@@ -52,69 +51,80 @@ def translate_repeat(node: T.Repeat, scope: Scope) -> tuple[RepeatLoop, Value]:
         raise node.span.error(
             "a repeat cannot read a row of a select around it. Define it by a name of its own, and read that."
         )
-    starts = loop_collections(node.start, len(node.names), scope)
-    types = tuple(row_type(start, scope, node.start.span) for start in starts)
-    types = widen_types(node, types, scope)
-    options = ending(node, scope)
-    given = tuple(scope.fresh.fresh(name) for name in node.names)
-    bodies = body_of(node, given, types, scope)
-    least = not options
-    if least and not is_closure(node):
+    starts = _loop_collections(node.start, len(node.names), scope)
+    types = tuple(_row_type(start, scope, node.start.span) for start in starts)
+    types = _widen_types(node, types, scope)
+    options = _iterate_options(node, scope)
+    step_views = tuple(scope.fresh.fresh(name) for name in node.names)
+    bodies = _translate_body(node, step_views, types, scope)
+    if not options and not _is_closure(node):
         name = node.names[0]
         closure = f"`select distinct x from x in ({name} union …)`"
         raise node.span.error(f"a repeat without limit may never end. Add `limit n`, or write its step as {closure}.")
     names = tuple(scope.fresh.fresh(name) for name in node.names)
-    start_texts = tuple(
-        select_loop_rows(start, type_, scope, node.start.span) for start, type_ in zip(starts, types, strict=True)
+
+    def select_all(collections: Sequence[RelationValue], span: Span) -> tuple[str, ...]:
+        return tuple(_select_loop_rows(*pair, scope, span) for pair in zip(collections, types, strict=True))
+
+    loop = RepeatLoop(
+        names=names,
+        step_views=step_views,
+        starts=select_all(starts, node.start.span),
+        steps=select_all(bodies, node.body.span),
+        least=not options,
+        options=options,
     )
-    steps = tuple(
-        select_loop_rows(body, type_, scope, node.body.span) for body, type_ in zip(bodies, types, strict=True)
-    )
-    loop = RepeatLoop(names, given, start_texts, steps, least, options)
-    answers = tuple(from_view(name, type_) for name, type_ in zip(names, types, strict=True))
+    answers = tuple(_from_view(name, type_) for name, type_ in zip(names, types, strict=True))
     return loop, answers[0] if len(answers) == 1 else RecordValue(None, answers)
 
 
-def loop_collections(node: Node, count: int, scope: Scope) -> tuple[RelationValue, ...]:
+def _loop_collections(node: Node, count: int, scope: Scope) -> tuple[RelationValue, ...]:
     """Return the collections that a loop starts with, or that a step gives: one, or one for each name."""
     value = scope.at(scope.frame.child()).value(node)
     values = value.parts if count > 1 and isinstance(value, RecordValue) else (value,)
     if len(values) != count:
         raise node.span.error(f"expected a tuple of {count} collections, found {describe(value, scope)}. Write one.")
-    return tuple(relations.lift(each, scope, node.span) for each in values)
+    return tuple(relations.lift(collection, scope, node.span) for collection in values)
 
 
-def row_type(relation: RelationValue, scope: Scope, span: Span) -> Type:
+def _row_type(relation: RelationValue, scope: Scope, span: Span) -> Type:
     """Return the type of a relation's rows."""
     frame = scope.frame.child()
-    found = v.type_of(scope.at(frame).inside(relation.add_to(frame).value, span))
-    assert found is not None
-    return found
+    type_ = v.type_of(scope.at(frame).inside(relation.add_to(frame).value, span))
+    assert type_ is not None
+    return type_
 
 
-def widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
+def _widen_types(node: T.Repeat, types: tuple[Type, ...], scope: Scope) -> tuple[Type, ...]:
     """Return the types that rows of the start and of the step have in common."""
-    given = tuple(scope.fresh.fresh("given") for _ in types)
-    found = [row_type(body, scope, node.body.span) for body in body_of(node, given, types, scope)]
-    common = [t.common_type(a, b) for a, b in zip(types, found, strict=True)]
-    made = tuple(each for each in common if each is not None)
-    if len(made) < len(types):
-        shown = ", ".join(map(t.write_type, types)), ", ".join(map(t.write_type, found))
-        raise node.body.span.error(f"the repeat starts with rows {shown[0]}, and its step gives {shown[1]}. Cast them.")
-    return made
+    views = tuple(scope.fresh.fresh("given") for _ in types)
+    body_types = [_row_type(body, scope, node.body.span) for body in _translate_body(node, views, types, scope)]
+    common = [t.common_type(start, body) for start, body in zip(types, body_types, strict=True)]
+    widened = tuple(type_ for type_ in common if type_ is not None)
+    if len(widened) < len(types):
+        start = ", ".join(map(t.write_type, types))
+        step = ", ".join(map(t.write_type, body_types))
+        raise node.body.span.error(f"the repeat starts with rows {start}, and its step gives {step}. Cast them.")
+    return widened
 
 
-def body_of(node: T.Repeat, given: Sequence[str], types: Sequence[Type], scope: Scope) -> tuple[RelationValue, ...]:
+def _translate_body(
+    node: T.Repeat, views: Sequence[str], types: Sequence[Type], scope: Scope
+) -> tuple[RelationValue, ...]:
     """Return the result of a step, by the views of the rows that it reads, without flags."""
-    names = {name: from_view(view, type_) for name, view, type_ in zip(node.names, given, types, strict=True)}
+    names = {name: _from_view(view, type_) for name, view, type_ in zip(node.names, views, types, strict=True)}
     inner = scope.binding(names)
-    found = loop_collections(node.body, len(node.names), inner)
-    computed = node.names[0] in scope.definitions.loops
-    return (flagless(found[0], types[0], inner, node.body, computed),) if len(found) == 1 else found
+    collections = _loop_collections(node.body, len(node.names), inner)
+    match collections:
+        case (rows,):
+            ends_by_residual = node.names[0] in scope.definitions.loops
+            return (_remove_flag(rows, types[0], inner, node.body, may_be_false=ends_by_residual),)
+        case _:
+            return collections
 
 
-def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, computed: bool) -> RelationValue:
-    """Return the rows of a step; of pairs with a flag, the first parts. computed: whether the flag may be false."""
+def _remove_flag(body: RelationValue, type_: Type, scope: Scope, node: Node, *, may_be_false: bool) -> RelationValue:
+    """Return the rows of a step; of pairs with a flag, the first parts. may_be_false: whether it may be computed."""
     frame = scope.frame.child()
     row = body.add_to(frame).value
     pair = isinstance(row, RecordValue) and row.names is None and len(row.parts) == 2
@@ -124,7 +134,7 @@ def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, compute
     if whole is not None and t.common_type(type_, whole) is not None:
         return body
     flag = row.parts[1]
-    if not (isinstance(flag, ScalarValue) and flag.sql == "true") and not computed:
+    if not (isinstance(flag, ScalarValue) and flag.sql == "true") and not may_be_false:
         raise node.span.error(
             "a repeat cannot end by a flag that its step computes from the rows. Write true as the flag, with "
             "`limit n`, or end the repeat by a residual: loops: {name: {key: …, residual: 1e-4}}."
@@ -138,9 +148,9 @@ def flagless(body: RelationValue, type_: Type, scope: Scope, node: Node, compute
     return RelationValue(add_to)
 
 
-def from_view(name: str, type_: Type) -> RelationValue:
+def _from_view(name: str, type_: Type) -> RelationValue:
     """Return the rows of a view of a loop's rows, each time under names of their own."""
-    columns = output_column_names(type_)
+    columns = relations.output_column_names(type_)
     items = type_.items if isinstance(type_, t.Record | t.Tuple) and type_.items else (type_,)
 
     def add_to(frame: Frame) -> FrameRows:
@@ -155,51 +165,53 @@ def from_view(name: str, type_: Type) -> RelationValue:
     return RelationValue(add_to)
 
 
-def select_loop_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> str:
+def _select_loop_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> str:
     """Return the SELECT of rows as they are in a loop: cast to its type, without an order."""
 
     def add_to(frame: Frame) -> FrameRows:
         inside = scope.at(frame).inside(relation.add_to(frame).value, span)
         return FrameRows(v.convert(inside, type_))
 
-    return answer(RelationValue(add_to), scope.at(scope.frame.child()), span)
+    return relations.answer(RelationValue(add_to), scope.at(scope.frame.child()), span)
 
 
-def ending(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
-    """When a loop ends, as arguments of `iterate`; nothing for a least set."""
-    asked = [scope.definitions.loops[name] for name in node.names if name in scope.definitions.loops]
-    if asked:
-        return {**asked[0], **({"limit": steps(node.limit, scope)} if node.limit is not None else {})}
-    return {"times": steps(node.limit, scope)} if node.limit is not None else {}
+def _iterate_options(node: T.Repeat, scope: Scope) -> Mapping[str, Any]:
+    """Return when a loop ends, as arguments of `iterate`; empty for a least fixpoint."""
+    options = next((scope.definitions.loops[name] for name in node.names if name in scope.definitions.loops), None)
+    limit = None if node.limit is None else _step_limit(node.limit, scope)
+    if options is not None:
+        return options if limit is None else {**options, "limit": limit}
+    return {} if limit is None else {"times": limit}
 
 
-def steps(node: Node, scope: Scope) -> int:
+def _step_limit(node: Node, scope: Scope) -> int:
     """Return the number of a limit: an integer, or `toInt(args[i])`."""
     match node:
         case T.Literal(value=int(number)):
             return number
         case T.FunctionCall(name="toInt" | "toLong", arguments=(argument,)):
-            found = scope.value(argument)
-            if isinstance(found, ScalarValue) and found.sql.strip("'").isdigit():
-                return int(found.sql.strip("'"))
+            value = scope.value(argument)
+            if isinstance(value, ScalarValue) and value.sql.strip("'").isdigit():
+                return int(value.sql.strip("'"))
         case _:
             pass
     raise node.span.error("the limit of a repeat is a constant. Write a number, or toInt(args[0]).")
 
 
-def is_closure(node: T.Repeat) -> bool:
-    """Return whether a body is `select distinct x from x in (v union …)`, so that nothing is ever taken back."""
+def _is_closure(node: T.Repeat) -> bool:
+    """Return whether a body is `select distinct x from x in (v union …)`, so that a step never removes a row."""
     match node.names, node.body:
         case (name,), T.Select(distinct=True, head=head, bindings=(binding,), where=None, group=None, order=None):
-            return head == binding.pattern and binding.each and T.Name(node.span, name) in branches(binding.domain)
+            sides = _union_sides(binding.domain)
+            return head == binding.pattern and binding.is_generator and T.Name(node.span, name) in sides
         case _:
             return False
 
 
-def branches(node: Node) -> list[Node]:
+def _union_sides(node: Node) -> list[Node]:
     """Return the sides of unions."""
-    if isinstance(node, T.SetOperation) and node.operation == "union":
-        return [*branches(node.left), *branches(node.right)]
-    if isinstance(node, T.Binary) and node.operator == "+":
-        return [*branches(node.left), *branches(node.right)]
-    return [node]
+    match node:
+        case T.SetOperation(operation="union", left=left, right=right) | T.Binary(operator="+", left=left, right=right):
+            return [*_union_sides(left), *_union_sides(right)]
+        case _:
+            return [node]

@@ -2,10 +2,11 @@
 
 | item | meaning |
 | --- | --- |
-| `v = e`, `store v := e` | a name for e; a relation is a common table of the program |
-| `type`, `data`, `function`, `macro`, `aggregation` | names, constructors and what calls unfold to |
+| `v = e`, `store v := e` | a name for e; a relation becomes a common table of the program |
+| `type`, `data` | a name for a type; a data type and its constructors |
+| `function`, `macro`, `aggregation` | an expression that is inserted where it is called |
 | `e`, `incr e`, `dump "path" from e`, `store "path" from e` | a query; the last one is the view |
-| `include "file"` | the items of that file, in this place |
+| `include "file"` | the items of that file |
 | `import`, `parser`, `lineage`, `debug` | refused |
 """
 
@@ -18,9 +19,8 @@ from typing import Any
 
 from deltafold.language.mrql.expressions import translate
 from deltafold.language.mrql.program import inputs
-from deltafold.language.mrql.program.answers import answer
 from deltafold.language.mrql.program.inputs import Tables
-from deltafold.language.mrql.relations import Output, columns_of, list_columns
+from deltafold.language.mrql.relations import Output, answer, columns_of, list_columns
 from deltafold.language.mrql.repeats import RepeatLoop, translate_repeat
 from deltafold.language.mrql.rows import types as t
 from deltafold.language.mrql.rows import values as v
@@ -28,7 +28,6 @@ from deltafold.language.mrql.rows.frames import Frame, FreshNames
 from deltafold.language.mrql.rows.scope import DeferredExpression, Definitions, Scope
 from deltafold.language.mrql.rows.values import FrameRows, Order, RelationValue, Value
 from deltafold.language.mrql.scalars import casts
-from deltafold.language.mrql.syntax import items as I
 from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.parse import parse
 from deltafold.language.mrql.syntax.spans import Span, Text
@@ -46,11 +45,11 @@ INCLUDE_FOLDER = "which begins at the folder of this file, or of Mrql(…, folde
 
 
 def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> Iterator[Node]:
-    """Return the items of a text, with those of included files in their places. Raises QueryError."""
+    """Yield the items of a text, and where it includes a file, those of the file. Raises QueryError."""
     for item in parse(text):
-        if isinstance(item, I.UnsupportedItem):
+        if isinstance(item, T.UnsupportedItem):
             raise item.span.error(f"{REFUSED_STATEMENTS[item.what]}.")
-        if not isinstance(item, I.Include):
+        if not isinstance(item, T.Include):
             yield item
             continue
         path = ((folder or Path()) / item.path).resolve()
@@ -69,29 +68,29 @@ def items_of(text: Text, folder: Path | None, around: tuple[Path, ...] = ()) -> 
 
 def check_unique_names(items: Sequence[Node]) -> None:
     """Raise QueryError for a second definition of a name; one that is included twice counts once."""
-    known = dict[tuple[bool, str], Node]()
+    defined = dict[tuple[bool, str], Node]()
     for item in items:
-        is_type = isinstance(item, I.TypeDefinition | I.DataDefinition)
+        is_type = isinstance(item, T.TypeDefinition | T.DataDefinition)
         names = [(is_type, str(name))] if (name := getattr(item, "name", None)) else []
-        if isinstance(item, I.DataDefinition):
-            names += [(False, each.name) for each in item.alternatives]
+        if isinstance(item, T.DataDefinition):
+            names += [(False, constructor.name) for constructor in item.alternatives]
         for name in names:
-            first = known.setdefault(name, item)
+            first = defined.setdefault(name, item)
             if first != item:
-                place = f"{first.span.text.name}:{first.span.line}"
-                raise item.span.error(f"{name[1]} is defined twice: first at {place}. Rename one of the two.")
+                position = f"{first.span.text.name}:{first.span.line}"
+                raise item.span.error(f"{name[1]} is defined twice: first at {position}. Rename one of the two.")
 
 
-def choose_query(items: Sequence[Node], number: int | None, text: Text) -> I.Evaluate:
+def choose_query(items: Sequence[Node], number: int | None, text: Text) -> T.Evaluate:
     """Return the query that is the view: the last one, or that of a number, counted from 1."""
-    queries = [item for item in items if isinstance(item, I.Evaluate)]
+    queries = [item for item in items if isinstance(item, T.Evaluate)]
     if not queries:
         raise Span(text, 0, 0).error("there is no query in the program: definitions alone have no answer. Add one.")
     if number is None:
         return queries[-1]
     if not 1 <= number <= len(queries):
-        found = "one query" if len(queries) == 1 else f"{len(queries)} queries"
-        raise Span(text, 0, 0).error(f"item={number}: the program has {found}. Choose 1 to {len(queries)}.")
+        count = "one query" if len(queries) == 1 else f"{len(queries)} queries"
+        raise Span(text, 0, 0).error(f"item={number}: the program has {count}. Choose 1 to {len(queries)}.")
     return queries[number - 1]
 
 
@@ -101,38 +100,44 @@ def find_used_names(items: Sequence[Node], query: Node) -> set[str]:
     for item in items:
         if name := getattr(item, "name", None):
             by_name.setdefault(str(name), []).append(item)
-    found, waiting = set[str](), [query]
+    names = set[str]()
+    waiting = [query]
     while waiting:
         node = waiting.pop()
         waiting += node.parts
         name = getattr(node, "name", None)
-        if isinstance(node, T.Name | T.FunctionCall | T.NamedType | T.ConstructorPattern) and name not in found:
-            found.add(str(name))
+        if isinstance(node, T.Name | T.FunctionCall | T.NamedType | T.ConstructorPattern) and name not in names:
+            names.add(str(name))
             waiting += by_name.get(str(name), ())
-    return found
+    return names
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A program as Spark SQL; loops: those that it reads, in the order in which they run."""
+    """A program as Spark SQL; loops: those whose answers it reads, in the order in which they run."""
 
     loops: tuple[RepeatLoop, ...]
     sql: str
 
 
 class ProgramTranslation:
-    """A program while it is translated: its definitions, and the common tables that its text begins with."""
+    """Translates a program: collects its definitions, its loops, and the common tables that its text begins with."""
 
     def __init__(self, tables: Tables, arguments: Sequence[str], loops: Mapping[str, Mapping[str, Any]]) -> None:
-        self.tables, self.common, self.names = tables, list[str](), FreshNames()
-        self.loops, self._known = list[RepeatLoop](), dict[T.Repeat, Value]()
+        self.tables = tables
+        self.names = FreshNames()
+        self.common = list[str]()
+        self.loops = list[RepeatLoop]()
+        self._closed_loops = dict[T.Repeat, Value]()
         self.definitions = Definitions(
-            lambda node, scope: inputs.source(node, None, tables, scope), self._repeat, arguments=tuple(arguments),
+            source=lambda node, scope: inputs.translate_source(node, None, tables, scope),
+            repeat=self._repeat,
+            arguments=tuple(arguments),
             loops=loops,
-        )  # fmt: skip
-        self.scope = Scope(translate, self.definitions, {}, Frame(self.names))
+        )
+        self.scope = Scope(translate=translate, definitions=self.definitions, names={}, frame=Frame(self.names))
 
-    def translate(self, items: Sequence[Node], query: I.Evaluate) -> Translated:
+    def translate(self, items: Sequence[Node], query: T.Evaluate) -> Translated:
         """Translate a query among the items. Raises QueryError."""
         needed = find_used_names(items, query)
         for name in sorted(needed):
@@ -141,7 +146,7 @@ class ProgramTranslation:
         for item in items:
             if item is query:
                 break
-            if getattr(item, "name", None) in needed or isinstance(item, I.DataDefinition):
+            if getattr(item, "name", None) in needed or isinstance(item, T.DataDefinition):
                 self._define(item)
         scope = replace(self.scope, frame=Frame(self.names))
         value = self._value(query.value, None, scope)
@@ -149,60 +154,62 @@ class ProgramTranslation:
         return Translated(tuple(self.loops), self._with_tables(final))
 
     def _with_tables(self, sql: str) -> str:
-        """Return a text that begins with the common tables so far."""
+        """Return a query that begins with the common tables so far."""
         return f"WITH {', '.join(self.common)} {sql}" if self.common else sql
 
     def _repeat(self, node: T.Repeat, scope: Scope) -> Value:
-        """Take up a loop; one that uses no names around it is run once, wherever its answer is used."""
-        closed = names_in(node).isdisjoint(scope.names)
-        if closed and node in self._known:
-            return self._known[node]
+        """Translate a loop; one that uses no names around it runs once, however often its answer is used."""
+        is_closed = names_in(node).isdisjoint(scope.names)
+        if is_closed and node in self._closed_loops:
+            return self._closed_loops[node]
         loop, value = translate_repeat(node, scope)
         starts, steps = (tuple(map(self._with_tables, texts)) for texts in (loop.starts, loop.steps))
         self.loops.append(replace(loop, starts=starts, steps=steps))
-        if closed:
-            self._known[node] = value
+        if is_closed:
+            self._closed_loops[node] = value
         return value
 
     def _value(self, node: Node, name: str | None, scope: Scope) -> Value:
-        """Return the value of an expression; a source is found by the name that is given to it."""
+        """Return the value of an expression; a `source(…)` may be declared under the name of its definition."""
         if isinstance(node, T.FunctionCall) and inputs.is_source(node):
-            return inputs.source(node, name, self.tables, scope)
+            return inputs.translate_source(node, name, self.tables, scope)
         return scope.value(node)
 
     def _define(self, item: Node) -> None:
-        """Take one definition."""
+        """Add one definition."""
         definitions = self.definitions
         match item:
-            case I.TypeDefinition(name=name, type=type_):
+            case T.TypeDefinition(name=name, type=type_):
                 definitions.types[name] = casts.written_type(type_, self.scope)
-            case I.DataDefinition(name=name, alternatives=alternatives):
+            case T.DataDefinition(name=name, alternatives=alternatives):
                 self._define_data(name, alternatives)
-            case I.FunctionDefinition(name=name):
+            case T.FunctionDefinition(name=name):
                 definitions.functions[name] = item
-            case I.MacroDefinition(name=name):
+            case T.MacroDefinition(name=name):
                 definitions.macros[name] = item
-            case I.AggregationDefinition(name=name):
+            case T.AggregationDefinition(name=name):
                 definitions.aggregations[name] = item
-            case I.Define(name=name, value=node):
+            case T.Define(name=name, value=node):
                 definitions.names[name] = self._resolve(name, node)
             case _:
                 pass
 
     def _define_data(self, name: str, alternatives: Sequence[T.Parameter]) -> None:
-        """Take a data type and its constructors."""
-        for position, each in enumerate(alternatives):
-            if each.name in [before.name for before in alternatives[:position]]:
-                raise each.span.error(f"data {name}: it has {each.name} twice. Rename one of the constructors.")
-            if name in {node.name for node in descendants(each.type) if isinstance(node, T.NamedType)}:
-                raise each.span.error(f"{name} contains itself, which no column can. Use a table of nodes and parents.")
-        items = tuple(casts.written_type(each.type, self.scope) for each in alternatives)
-        data = t.Data(name, tuple(each.name for each in alternatives), items)
+        """Add a data type and its constructors."""
+        constructors = tuple(alternative.name for alternative in alternatives)
+        for position, (constructor, alternative) in enumerate(zip(constructors, alternatives, strict=True)):
+            span = alternative.span
+            if constructor in constructors[:position]:
+                raise span.error(f"data {name}: it has {constructor} twice. Rename one of the constructors.")
+            if name in {node.name for node in descendants(alternative.type) if isinstance(node, T.NamedType)}:
+                raise span.error(f"{name} contains itself, which no column can. Use a table of nodes and parents.")
+        items = tuple(casts.written_type(alternative.type, self.scope) for alternative in alternatives)
+        data = t.Data(name, constructors, items)
         self.definitions.types[name] = data
         self.definitions.constructors |= dict.fromkeys(data.constructors, data)
 
     def _resolve(self, name: str, node: Node) -> Value | DeferredExpression:
-        """Return the value of a definition: a relation is read from a common table, other values are put in."""
+        """Return the value of a definition: a relation becomes a common table, others are translated where used."""
         frame = Frame(self.names)
         scope = replace(self.scope, frame=frame)
         value = self._value(node, name, scope)
@@ -210,24 +217,20 @@ class ProgramTranslation:
             return DeferredExpression(node, {})
         if inputs.is_source(node) or isinstance(node, T.Name):
             return value
-        made, shown, order = list_columns(value.add_to(frame), frame, scope, node.span)
+        output, items, order = list_columns(value.add_to(frame), frame, scope, node.span)
         table = self.names.fresh(name)
-        self.common.append(f"{table} AS (SELECT {shown}{frame.text()})")
-        return from_table(table, made, order, value.ordered)
+        self.common.append(f"{table} AS (SELECT {items}{frame.text()})")
+        return RelationValue(lambda reader: _read_table(table, output, order, reader), value.ordered)
 
 
-def from_table(table: str, made: Output, order: Sequence[Order], ordered: bool) -> RelationValue:
-    """Return the rows of a common table; each time it is read its columns have other names."""
-    held = columns_of(made, order)
-
-    def add_to(frame: Frame) -> FrameRows:
-        fresh = {column: frame.names.fresh(column.strip("_").rstrip("0123456789")) for column in held}
-        shown = ", ".join(f"{old} AS {new}" for old, new in fresh.items())
-        frame.add(lambda: f"(SELECT {shown} FROM {table})", fresh.values())
-        leaves = [fresh[column] for column in made.columns[: len(v.leaves(made.value))]]
-        return FrameRows(v.rebuild(made.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
-
-    return RelationValue(add_to, ordered)
+def _read_table(table: str, output: Output, order: Sequence[Order], frame: Frame) -> FrameRows:
+    """Add the rows of a common table to a frame; each time it is read, its columns have new names."""
+    columns = columns_of(output, order)
+    fresh = {column: frame.names.fresh(column.strip("_").rstrip("0123456789")) for column in columns}
+    items = ", ".join(f"{old} AS {new}" for old, new in fresh.items())
+    frame.add(lambda: f"(SELECT {items} FROM {table})", fresh.values())
+    leaves = [fresh[column] for column in output.columns[: len(v.leaves(output.value))]]
+    return FrameRows(v.rebuild(output.value, leaves), tuple(Order(fresh[k.sql], k.descending) for k in order))
 
 
 def descendants(node: Node) -> Iterator[Node]:

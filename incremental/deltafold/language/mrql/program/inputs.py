@@ -1,15 +1,15 @@
 """Sources: which declared table a `source(…)` reads, and its rows.
 
-| form | row |
-| --- | --- |
-| `binary, "path"` | the columns as a record, which a tuple pattern takes by their order |
-| `line, "path", "separator", type(…)` | of a table with one column of text: its fields, split, trimmed and cast |
-| | of a table with columns: these, by their order, cast; `any` leaves a field out |
-| `json, "path"` | of a table with one column of text or VARIANT: its JSON; else the columns as a record |
-| `xml, "path"` | of a table with one column of text: its elements; else the columns as a record |
+| form | row, where the table has one column of text | row, where it has other columns |
+| --- | --- | --- |
+| `binary, "path"` | a record of the columns | the same |
+| `line, "path", "separator", type(…)` | the fields of the line: split, trimmed and cast | the columns by order, cast |
+| `json, "path"` | the text (or VARIANT) as JSON | a record of the columns |
+| `xml, "path"` | the text as an element | a record of the columns |
 
-The table of a path is the one that `paths` gives, else the source with the name of the definition, else that with the
-name of the file. `stream` is the same relation as `source`.
+A tuple pattern takes the columns of a record by their order; the type `any` leaves a field out. The table of a path is
+the one in `paths`, else the source with the name of the definition, else the source with the name of the file. `stream`
+is the same as `source`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class NoSchemaError(QueryError):
 
 @dataclass(frozen=True)
 class Tables:
-    """The declared sources that a program may read; schema: that of one; paths: the source of each path."""
+    """The declared sources that a program may read.
+
+    schema: returns that of a source, None if it has no data yet; paths: the source for the path of a `source(…)`.
+    """
 
     declared: Sequence[str]
     schema: Callable[[str], spark_types.StructType | None]
@@ -55,14 +58,13 @@ class Tables:
 
     def find(self, name: str) -> str | None:
         """Return the declared source of a name, whatever its case."""
-        return next((each for each in self.declared if each.lower() == name.lower()), None)
+        return next((source for source in self.declared if source.lower() == name.lower()), None)
 
     def at(self, path: str, definition: str | None) -> str | None:
-        """Return the declared source that a path stands for."""
+        """Return the declared source for a path."""
         if path in self.paths:
             return self.find(self.paths[path])
-        names = [name for name in (definition, PurePosixPath(path).stem) if name]
-        return next((found for name in names if (found := self.find(name))), None)
+        return (definition and self.find(definition)) or self.find(PurePosixPath(path).stem)
 
     def rows(self, source: str, span: Span) -> RelationValue:
         """Return the rows of a source. Raises QueryError for one without a schema."""
@@ -70,7 +72,7 @@ class Tables:
         if schema is None:
             message = span.error(f"source {source} has no data yet. Land its files or create the Delta table first.")
             raise NoSchemaError(str(message), source)
-        return RelationValue(lambda frame: FrameRows(read(source, schema, frame)))
+        return RelationValue(lambda frame: FrameRows(_read_source(source, schema, frame)))
 
 
 def is_source(node: Node) -> bool:
@@ -91,42 +93,43 @@ def path_of(node: T.FunctionCall, arguments: Sequence[str]) -> str:
             )
 
 
-def source(node: T.FunctionCall, definition: str | None, tables: Tables, scope: Scope) -> RelationValue:
+def translate_source(node: T.FunctionCall, definition: str | None, tables: Tables, scope: Scope) -> RelationValue:
     """Return the rows of a `source(…)`. Raises QueryError for an unsupported form or an undeclared path."""
-    span, (kind, *rest) = node.span, node.arguments or (None,)
+    span = node.span
+    kind, *rest = node.arguments or (None,)
     form = kind.name.lower() if isinstance(kind, T.Name) else ""
     if form not in FORMS:
-        found = f"{', '.join(FORMS)}, found {form or 'none'}"
-        raise span.error(f"source: expected {found}. Land other files, and read them by source(binary, …).")
+        forms = f"{', '.join(FORMS)}, found {form or 'none'}"
+        raise span.error(f"source: expected {forms}. Land other files, and read them by source(binary, …).")
     path = path_of(node, scope.definitions.arguments)
     name = tables.at(path, definition)
     if name is None:
-        known = ", ".join(tables.declared) or "none"
-        raise span.error(f"{path} is not a declared source. Name its source under `paths`; there are: {known}.")
+        declared = ", ".join(tables.declared) or "none"
+        raise span.error(f"{path} is not a declared source. Name its source under `paths`; there are: {declared}.")
     relation = tables.rows(name, span)
     if form in ("json", "xml"):
         if len(rest) != 1:
             raise span.error(f"source({form}, …): expected a path alone. Take the parts of its rows in the query.")
-        return documents(relation, form)
+        return _read_documents(relation, form)
     if form == "binary":
-        return relation if len(rest) == 1 else cast_source_rows(relation, read_type(rest[1], scope), scope, span)
+        return relation if len(rest) == 1 else _cast_source_rows(relation, _read_type(rest[1], scope), scope, span)
     if len(rest) != 3 or not (isinstance(rest[1], T.Literal) and isinstance(rest[1].value, str)):
         raise span.error(
             'source(line, …): expected a path, a separator and a type. Write source(line, "path", ",", type(<a: int>)).'
         )
-    return lines(relation, rest[1].value, read_type(rest[2], scope), scope, span)
+    return _read_lines(relation, rest[1].value, _read_type(rest[2], scope), scope, span)
 
 
-def read_type(node: Node, scope: Scope) -> Type:
-    """Return the type of a row in `type(…)`, which may be that of the whole bag."""
+def _read_type(node: Node, scope: Scope) -> Type:
+    """Return the type of a row in `type(…)`, where the type of the whole bag may be written too."""
     if not isinstance(node, T.TypeValue):
         raise node.span.error("type of a source: expected type(…). Write for example type(<a: int>).")
-    found = casts.written_type(node.type, scope)
-    return found.item if isinstance(found, t.Collection) else found
+    type_ = casts.written_type(node.type, scope)
+    return type_.item if isinstance(type_, t.Collection) else type_
 
 
-def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
-    """Return the fields of a row type; of a scalar one."""
+def _parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
+    """Return the names and types of the fields of a row: no names for a tuple (None) and for a scalar (empty)."""
     match type_:
         case t.Record(names, items):
             return names, items
@@ -136,20 +139,20 @@ def parts_of(type_: Type) -> tuple[tuple[str, ...] | None, tuple[Type, ...]]:
             return (), (type_,)
 
 
-def cast_source_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> RelationValue:
+def _cast_source_rows(relation: RelationValue, type_: Type, scope: Scope, span: Span) -> RelationValue:
     """Return rows whose columns are taken by their order, and cast."""
 
     def add_to(frame: Frame) -> FrameRows:
         row = relation.add_to(frame).value
-        return FrameRows(shape_row(row, type_, scope.at(frame), span))
+        return FrameRows(_shape_row(row, type_, scope.at(frame), span))
 
     return RelationValue(add_to)
 
 
-def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
+def _shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     """Return a row of a source as a value of a type; `any` leaves a column out."""
     assert isinstance(row, RecordValue)
-    names, items = parts_of(type_)
+    names, items = _parts_of(type_)
     if len(row.parts) < len(items):
         raise span.error(
             f"type of a source: it has {len(items)} fields, the source {len(row.parts)} columns. Leave some out."
@@ -158,38 +161,34 @@ def shape_row(row: Value, type_: Type, scope: Scope, span: Span) -> Value:
     values = tuple(casts.cast(value, item, scope, span) for _, value, item in kept)
     if names == ():
         return values[0]
-    return named_row(None if names is None else tuple(names[i] for i, _, _ in kept), values)
+    return _source_row(names and tuple(names[i] for i, _, _ in kept), values)
 
 
-def named_row(names: tuple[str, ...] | None, values: tuple[Value, ...]) -> RecordValue:
+def _source_row(names: tuple[str, ...] | None, values: tuple[Value, ...]) -> RecordValue:
     """Return a row of a source as a record, which a tuple pattern takes by the order of its fields, or as a tuple."""
-    return RecordValue(names, values, names is not None)
+    return RecordValue(names, values, positional=names is not None)
 
 
-def lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, span: Span) -> RelationValue:
-    """Lines of text as rows of a type; a table that has columns already gives these."""
-    names, items = parts_of(type_)
+def _read_lines(relation: RelationValue, separator: str, type_: Type, scope: Scope, span: Span) -> RelationValue:
+    """Return lines of text as rows of a type; of a table that has columns, these."""
+    names, items = _parts_of(type_)
 
     def add_to(frame: Frame) -> FrameRows:
         row = relation.add_to(frame).value
         assert isinstance(row, RecordValue)
         if len(row.parts) != 1 or v.type_of(row.parts[0]) != t.STRING or len(items) == 1:
-            return FrameRows(shape_row(row, type_, scope.at(frame), span))
+            return FrameRows(_shape_row(row, type_, scope.at(frame), span))
         line = v.pack(row.parts[0])
-        fields = frame.column(f"split({line}, {v.string_literal(escape_separator(separator))})", "fields")
-        found = [
-            (i, ScalarValue(parse_field(f"trim({fields}[{i}])", line, item, span), item))
-            for i, item in enumerate(items)
-            if item != t.ANY
-        ]
-        kept = None if names is None else tuple(names[i] for i, _ in found)
-        return FrameRows(named_row(kept, tuple(value for _, value in found)))
+        fields = frame.column(f"split({line}, {v.string_literal(_escape_separator(separator))})", "fields")
+        kept = [(i, item) for i, item in enumerate(items) if item != t.ANY]
+        values = tuple(ScalarValue(_parse_field(f"trim({fields}[{i}])", line, item, span), item) for i, item in kept)
+        return FrameRows(_source_row(names and tuple(names[i] for i, _ in kept), values))
 
     return RelationValue(add_to)
 
 
-def documents(relation: RelationValue, form: str) -> RelationValue:
-    """Return rows of JSON or XML: a table of one column of texts is read as such, one with columns gives these."""
+def _read_documents(relation: RelationValue, form: str) -> RelationValue:
+    """Return rows of JSON or XML: a table of one column of text is parsed, other tables have their columns."""
 
     def add_to(frame: Frame) -> FrameRows:
         row = relation.add_to(frame).value
@@ -207,49 +206,49 @@ def documents(relation: RelationValue, form: str) -> RelationValue:
     return RelationValue(add_to)
 
 
-def escape_separator(separator: str) -> str:
+def _escape_separator(separator: str) -> str:
     r"""Return the regular expression of a separator; \E cannot be in one."""
     return "\\Q" + separator + "\\E"
 
 
-def parse_field(field: str, line: str, type_: Type, span: Span) -> str:
-    """Return a field as a value of its type; a field that cannot be read as one is an error that shows its line."""
+def _parse_field(field: str, line: str, type_: Type, span: Span) -> str:
+    """Return a field as a value of its type; Spark raises an error with the line for one that cannot be converted."""
     if not isinstance(type_, t.Basic):
         raise span.error(f"a field of a line cannot be {t.write_type(type_)}. Use scalar types.")
     if type_ == t.STRING:
         return field
     cast = f"try_cast({field} AS {t.sql_type(type_)})"
-    wrong = f"raise_error(concat('MRQL: a field is not {t.write_type(type_)} in the line ', {line}))"
-    return f"if({cast} IS NULL, {wrong}, {cast})"
+    error = f"raise_error(concat('MRQL: a field is not {t.write_type(type_)} in the line ', {line}))"
+    return f"if({cast} IS NULL, {error}, {cast})"
 
 
-def read(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
-    """Add the rows of a source to a frame, each column under a name of its own; a map is a bag of pairs."""
-    names, items, values = list[str](), list[str](), list[Value]()
+def _read_source(source: str, schema: spark_types.StructType, frame: Frame) -> Value:
+    """Add the rows of a source to a frame, each column under a new name; a map is a bag of pairs."""
+    items = list[str]()
+    values = dict[str, Value]()
     for field in schema.fields:
-        name, column = frame.names.fresh(field.name), quoted(field.name)
-        type_ = column_type(field.dataType)
+        name = frame.names.fresh(field.name)
+        column = quoted(field.name)
+        type_ = _column_type(field.dataType)
         if isinstance(field.dataType, spark_types.MapType):
             pairs = f"transform(map_entries({column}), _x -> named_struct('c0', _x.key, 'c1', _x.value))"
-            type_ = t.Collection(
-                True, t.Tuple((column_type(field.dataType.keyType), column_type(field.dataType.valueType)))
-            )
+            pair = t.Tuple((_column_type(field.dataType.keyType), _column_type(field.dataType.valueType)))
+            type_ = t.Collection(bag=True, item=pair)
             column = f"sort_array({pairs})"
         items.append(f"{column} AS {name}")
-        names.append(name)
-        values.append(v.unpack(name, type_))
-    frame.add(lambda: f"(SELECT {', '.join(items)} FROM {quoted(source)})", names)
-    columns = tuple(schema.names)
-    return named_row(columns, tuple(values))
+        values[name] = v.unpack(name, type_)
+    frame.add(lambda: f"(SELECT {', '.join(items)} FROM {quoted(source)})", values)
+    return _source_row(tuple(schema.names), tuple(values.values()))
 
 
-def column_type(spark: spark_types.DataType) -> Type:
+def _column_type(spark: spark_types.DataType) -> Type:
     """Return the type of a column."""
     match spark:
         case spark_types.StructType(fields=fields):
-            return t.Record(tuple(spark.names), tuple(column_type(field.dataType) for field in fields), True)
+            items = tuple(_column_type(field.dataType) for field in fields)
+            return t.Record(tuple(spark.names), items, positional=True)
         case spark_types.ArrayType(elementType=element):
-            return t.Collection(False, column_type(element))
+            return t.Collection(bag=False, item=_column_type(element))
         case spark_types.CharType() | spark_types.VarcharType():
             return t.STRING
         case _:

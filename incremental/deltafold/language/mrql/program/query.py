@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from deltafold.language.mrql.program.definitions import (
     items_of,
 )
 from deltafold.language.mrql.program.inputs import Tables, is_source, path_of
-from deltafold.language.mrql.program.layout import lay_out
+from deltafold.language.mrql.program.running import lay_out
 from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.spans import Text
 from deltafold.language.mrql.syntax.tree import Node
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 class Mrql:
     """A program of MRQL, whose last query (or that of the number `item`, counted from 1) is the view.
 
-    args: what `args[0]`, … stand for; paths: the declared source that each path of a `source(…)` stands for, where it
-    is not the name of the definition or of the file; loops: how a `repeat` ends, by its name, as arguments of iterate;
-    file: the name that errors cite; folder: where includes start.
+    args: the values of `args[0]`, …; paths: the declared source for each path of a `source(…)` that has not the name of
+    its definition or file; loops: the arguments of iterate for a `repeat`, by its name, where no limit ends it; file:
+    the name that errors cite; folder: the one that paths of includes are relative to.
     """
 
     text: str
+    _: KW_ONLY
     args: tuple[str, ...] = ()
     item: int | None = None
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -53,16 +54,16 @@ class Mrql:
 
     @property
     def names(self) -> frozenset[str]:
-        """What its sources may be called, in lower case."""
+        """The names that its sources may have, in lower case."""
         query = choose_query(self.items, self.item, self._text)
-        found = find_used_names(self.items, query)
+        names = find_used_names(self.items, query)
         for item in self.items:
-            if item is query or getattr(item, "name", None) in found:
+            if item is query or getattr(item, "name", None) in names:
                 for node in descendants(item):
                     if isinstance(node, T.FunctionCall) and is_source(node):
                         path = path_of(node, self.args)
-                        found |= {self.paths.get(path, PurePosixPath(path).stem)}
-        return frozenset(name.lower() for name in found)
+                        names.add(self.paths.get(path, PurePosixPath(path).stem))
+        return frozenset(name.lower() for name in names)
 
     def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
         """Return the query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""

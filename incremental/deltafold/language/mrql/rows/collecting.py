@@ -31,7 +31,8 @@ def sort_values(array: str, order: Sequence[Order], names: FreshNames) -> str:
     """Return the values `v` of an array of structs, sorted by their keys `k0`, `k1`, …; ties by the values."""
     if not any(key.descending for key in order):
         return f"transform(sort_array({array}), _x -> _x.v)"
-    a, b = names.fresh("a"), names.fresh("b")
+    a = names.fresh("a")
+    b = names.fresh("b")
     compared = f"CASE WHEN {a}.v <=> {b}.v THEN 0 WHEN {a}.v IS NULL OR {a}.v < {b}.v THEN -1 ELSE 1 END"
     for position, key in reversed(list(enumerate(order))):
         first, second = (b, a) if key.descending else (a, b)
@@ -41,15 +42,15 @@ def sort_values(array: str, order: Sequence[Order], names: FreshNames) -> str:
 
 
 def gather(group: GroupedValues, value: Value) -> Array:
-    """Return a group as an array, which its state keeps whole; value: that of the group, inside a row."""
+    """Return a group as an array, all of which its state stores; value: that of the group, inside a row."""
     rows = group.grouped.rows
     if group.nested:
         assert isinstance(value, Array)
         collected = f"collect_list({rows.local(value.sql, 'v')}){filter_clause(group)}"
-        return Array(aggregate(group, f"sort_array(flatten({collected}))", "bag"), value.item, True, True)
+        return Array(aggregate(group, f"sort_array(flatten({collected}))", "bag"), value.item, bag=True, sorted=True)
     packed = rows.local(v.pack(value), v.hint(value))
     item, sql = collecting_aggregate(value, (), packed, rows.names, filter_clause(group))
-    return Array(aggregate(group, sql, "bag"), item, True, True)
+    return Array(aggregate(group, sql, "bag"), item, bag=True, sorted=True)
 
 
 def filter_clause(group: GroupedValues, *more: str) -> str:
@@ -61,8 +62,8 @@ def filter_clause(group: GroupedValues, *more: str) -> str:
 def aggregate(group: GroupedValues, sql: str, hint: str) -> str:
     """Return the column that has an aggregate of a group; the same aggregate is one column."""
     grouped = group.grouped
-    for name, known in grouped.aggregates.items():
-        if known == sql:
+    for name, existing in grouped.aggregates.items():
+        if existing == sql:
             return name
     name = grouped.rows.names.fresh(hint)
     grouped.aggregates[name] = sql

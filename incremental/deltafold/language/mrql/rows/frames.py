@@ -1,8 +1,7 @@
 """The FROM and WHERE of one SELECT while it is put together.
 
-Every column has a name of its own in the whole program (`_price12`), so a name never means another column, and a
-subquery refers to the rows around it by their columns' names. The text is made when all is known: a group-by gets its
-aggregates while the head above it is translated.
+Every column has a unique name in the whole program (`_price12`), so a subquery can refer to the rows around it by their
+columns' names. The text is written last: a group by gets its aggregates while the head above it is translated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class FreshNames:
         self._last = 0
 
     def fresh(self, hint: str) -> str:
-        """Return a name that nothing has yet; a name of MRQL that begins so has no digit."""
+        """Return an unused name, which ends with a number."""
         self._last += 1
         return f"_{re.sub(r'[^A-Za-z0-9]', '', hint)}{self._last}"
 
@@ -42,9 +41,9 @@ class FromItem:
 
 @dataclass
 class Frame:
-    """The rows that a SELECT reads: relations, conditions; at first one row without columns.
+    """The rows that a SELECT reads: relations and conditions; without relations one row without columns.
 
-    parent: the rows around it; imported: columns of these → columns here that have their values.
+    parent: the rows around it; imported: their columns → the columns here that have the same values.
     """
 
     names: FreshNames
@@ -79,17 +78,17 @@ class Frame:
         return sql
 
     def text(self) -> str:
-        """FROM and WHERE; nothing for one row without columns."""
-        return render(self.items, self.conditions)
+        """Return FROM and WHERE; nothing for one row without columns."""
+        return _render(self.items, self.conditions)
 
     def add(self, text: Callable[[], str], columns: Iterable[str]) -> FromItem:
-        """Multiply with the rows of a SELECT, which may refer to the columns that are here already."""
+        """Cross-join the rows of a SELECT, which may refer to the columns that are here already."""
         item = FromItem(text, set(columns))
         self.items.append(item)
         return item
 
     def absorb(self, other: Frame) -> None:
-        """Multiply with another frame."""
+        """Cross-join another frame."""
         self.items += other.items
         self.conditions += other.conditions
 
@@ -100,18 +99,21 @@ class Frame:
     def column(self, sql: str, hint: str) -> str:
         """Add a column, and return its name."""
         name = self.names.fresh(hint)
-        every = "*, " if self.items else ""
-        self._wrap(lambda below: f"SELECT {every}{sql} AS {name}{below}", name)
+        others = "*, " if self.items else ""
+        items = list(self.items)
+        conditions = list(self.conditions)
+        text = f"SELECT {others}{sql} AS {name}"
+        self.items = [FromItem(lambda: f"({text}{_render(items, conditions)})", self.columns | {name})]
+        self.conditions = []
         return name
 
     def local(self, sql: str, hint: str) -> str:
         """Return an expression over columns of this frame alone, without a subquery; else a column of it."""
-        known = self.columns
-        plain = SUBQUERY not in sql and set(FRAME_COLUMN.findall(sql)) <= known
-        return sql if plain else self.column(sql, hint)
+        is_local = SUBQUERY not in sql and set(FRAME_COLUMN.findall(sql)) <= self.columns
+        return sql if is_local else self.column(sql, hint)
 
     def explode(self, array: str, hint: str) -> str:
-        """Multiply with the elements of an array, and return the column that has them."""
+        """Cross-join the elements of an array, and return the column that has them."""
         if SUBQUERY in array or uses_columns(array, self.outer):  # Spark explodes columns of the same rows alone
             array = self.column(array, hint)
         name = self.names.fresh(hint)
@@ -119,19 +121,15 @@ class Frame:
         if not self.items:
             self.add(lambda: f"(SELECT explode({array}) AS {name})", (name,))
         else:
-            items, columns = list(self.items), self.columns
-            self.items = [FromItem(lambda: f"(SELECT *{render(items, ())}{view})", columns | {name})]
+            items = list(self.items)
+            self.items = [FromItem(lambda: f"(SELECT *{_render(items, ())}{view})", self.columns | {name})]
         return name
 
-    def _wrap(self, text: Callable[[str], str], name: str) -> None:
-        items, conditions, columns = list(self.items), list(self.conditions), self.columns
-        self.items = [FromItem(lambda: f"({text(render(items, conditions))})", columns | {name})]
-        self.conditions = []
 
-
-def render(items: Sequence[FromItem], conditions: Sequence[str]) -> str:
+def _render(items: Sequence[FromItem], conditions: Sequence[str]) -> str:
     """Write FROM and WHERE. A relation that refers to those before it is LATERAL."""
-    relations, before = list[str](), set[str]()
+    relations = list[str]()
+    before = set[str]()
     for item in items:
         text = item.text()
         relations.append(f"LATERAL {text}" if uses_columns(text, before) else text)

@@ -1,4 +1,4 @@
-"""What is known where an expression is translated: names, the rows around it, the elements of arrays around it."""
+"""Where an expression is translated: the names, the rows and the array elements that it may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from deltafold.language.mrql.rows.collecting import collecting_aggregate, gather
 from deltafold.language.mrql.rows.frames import SUBQUERY, Frame, FreshNames, uses_columns
 from deltafold.language.mrql.rows.types import Type
 from deltafold.language.mrql.rows.values import Array, GroupedValues, RecordValue, RelationValue, ScalarValue, Value
-from deltafold.language.mrql.syntax import items as I
 from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.spans import Span
 from deltafold.language.mrql.syntax.tree import Node, names_in
@@ -30,12 +29,12 @@ class DeferredExpression:
 KnownValue = Value | DeferredExpression
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Definitions:
     """What the items of a program define.
 
-    source: reads a `source(…)`; repeat: takes up a loop; arguments: what `args` stands for; loops: how a loop is to
-    end, by its name.
+    source: reads a `source(…)`; repeat: translates a loop; arguments: the values of `args`; loops: the arguments of
+    `iterate` for a loop, by its name.
     """
 
     source: Callable[[T.FunctionCall, Scope], Value]
@@ -43,21 +42,21 @@ class Definitions:
 
     types: dict[str, Type] = field(default_factory=dict[str, Type])
     constructors: dict[str, t.Data] = field(default_factory=dict[str, t.Data])
-    functions: dict[str, I.FunctionDefinition] = field(default_factory=dict[str, I.FunctionDefinition])
-    macros: dict[str, I.MacroDefinition] = field(default_factory=dict[str, I.MacroDefinition])
-    aggregations: dict[str, I.AggregationDefinition] = field(default_factory=dict[str, I.AggregationDefinition])
+    functions: dict[str, T.FunctionDefinition] = field(default_factory=dict[str, T.FunctionDefinition])
+    macros: dict[str, T.MacroDefinition] = field(default_factory=dict[str, T.MacroDefinition])
+    aggregations: dict[str, T.AggregationDefinition] = field(default_factory=dict[str, T.AggregationDefinition])
     names: dict[str, KnownValue] = field(default_factory=dict[str, KnownValue])
     arguments: tuple[str, ...] = ()
     loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     """Where an expression is translated.
 
-    translate: the translation itself; definitions: those of the program; frame: the rows around it, which take columns;
-    elements: the names of the array elements around it, that no subquery can refer to; repeated: what a group by
-    without a pattern groups by, and its column; calls: the functions whose bodies are around it.
+    translate: translates an expression; definitions: those of the program; frame: the rows around it, to which columns
+    can be added; elements: the names of the array elements around it, which no subquery can refer to; repeated: the
+    keys of a group by without a pattern, and their values; calls: the functions whose bodies are around it.
     """
 
     translate: Callable[[Node, Scope], Value]
@@ -80,7 +79,7 @@ class Scope:
     def binding(self, names: Mapping[str, KnownValue]) -> Scope:
         """Return the scope with more names."""
         hidden = set(names)
-        repeated = tuple(each for each in self.repeated if hidden.isdisjoint(names_in(each[0])))
+        repeated = tuple((node, value) for node, value in self.repeated if hidden.isdisjoint(names_in(node)))
         return replace(self, names={**self.names, **names}, repeated=repeated)
 
     def at(self, frame: Frame) -> Scope:
@@ -92,7 +91,7 @@ class Scope:
         return replace(self, elements=self.elements | set(elements))
 
     def subquery(self, sql: str, span: Span) -> str:
-        """Return an expression that has a subquery, where it can be: within an array's elements it becomes a column."""
+        """Return an expression with a subquery; within an array's elements, where Spark allows none, a column of it."""
         sql = self.frame.importing(sql)
         if not self.elements:
             return sql
@@ -126,7 +125,7 @@ class Scope:
         return v.pack(value), type_
 
     def once(self, value: Value) -> Value:
-        """Return a value that is used often: its parts with subqueries are columns, where that can be."""
+        """Return a value that is used more than once: its subqueries become columns, where that is possible."""
         if self.elements:
             return value
         match value:
@@ -148,14 +147,15 @@ class Scope:
         item, sql = collecting_aggregate(value, order, frame.local(v.pack(value), v.hint(value)), self.fresh)
         array = f"coalesce((SELECT {sql}{frame.text()}), CAST(array() AS ARRAY<{t.sql_type(item)}>))"
         column = self.frame.column(self.subquery(array, span), v.hint(value, "bag"))  # no function of elements has one
-        return Array(column, item, not relation.ordered, not relation.ordered)
+        is_bag = not relation.ordered
+        return Array(column, item, bag=is_bag, sorted=is_bag)
 
     def condition(self, node: Node) -> str:
-        """Return an expression that has to be a bool."""
-        found = self.value(node)
-        if isinstance(found, ScalarValue) and found.type in (t.BOOL, t.NOTHING):
-            return found.sql
-        raise node.span.error(f"condition: expected a bool, found {describe(found, self)}. Compare it with something.")
+        """Return a condition as an expression. Raises QueryError unless it is a bool."""
+        value = self.value(node)
+        if isinstance(value, ScalarValue) and value.type in (t.BOOL, t.NOTHING):
+            return value.sql
+        raise node.span.error(f"condition: expected a bool, found {describe(value, self)}. Compare it with something.")
 
 
 def describe(value: Value, scope: Scope) -> str:

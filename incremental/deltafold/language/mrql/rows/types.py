@@ -1,4 +1,4 @@
-"""The types of MRQL, how numbers are promoted, and the types of Spark that they are.
+"""The types of MRQL, how numbers are promoted, and the types of Spark that represent them.
 
 | MRQL | Spark |
 | --- | --- |
@@ -6,7 +6,7 @@
 | tuple, record | STRUCT with fields c0, c1, …; STRUCT with the record's names |
 | list, bag | ARRAY; that of a bag is sorted, so that equal bags are equal |
 | data type | STRUCT of the tag and one field for each constructor, NULL but for the tagged one |
-| any other type of a source, such as DATE | itself: it can be compared, grouped by and returned |
+| any other type of a source, such as DATE | the same: its values can be compared, grouped by and returned |
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Data:
-    """A data type: the constructors and what each holds."""
+    """A data type: the constructors, and the type of the argument of each."""
 
     name: str
     constructors: tuple[str, ...]
@@ -67,9 +67,16 @@ class Data:
 
 Type = Basic | Foreign | Tuple | Record | Collection | Data
 
-BOOL, STRING, NOTHING, ANY, XML = Basic("bool"), Basic("string"), Basic("nothing"), Basic("any"), Basic("XML")
-INT, LONG, FLOAT, DOUBLE = Basic("int"), Basic("long"), Basic("float"), Basic("double")
-UNIT, JSON = Tuple(()), Foreign("VARIANT")
+BOOL = Basic("bool")
+INT = Basic("int")
+LONG = Basic("long")
+FLOAT = Basic("float")
+DOUBLE = Basic("double")
+STRING = Basic("string")
+XML = Basic("XML")
+JSON = Foreign("VARIANT")
+ANY = Basic("any")
+NOTHING = Basic("nothing")
 NUMBERS = ("byte", "short", "int", "long", "float", "double")
 INTEGERS = NUMBERS[:4]
 NAN = "CAST('NaN' AS DOUBLE)"
@@ -92,8 +99,8 @@ def is_number(type_: Type) -> bool:
 
 def sum_type(type_: Type) -> Type | None:
     """Return the type of a sum; that of decimals has ten digits more, as in Spark. None for what cannot be added."""
-    if isinstance(type_, Foreign) and (found := DECIMAL.fullmatch(type_.sql)):
-        return Foreign(f"DECIMAL({min(int(found[1]) + 10, 38)},{found[2]})")
+    if isinstance(type_, Foreign) and (decimal := DECIMAL.fullmatch(type_.sql)):
+        return Foreign(f"DECIMAL({min(int(decimal[1]) + 10, 38)},{decimal[2]})")
     if is_number(type_) or type_ == NOTHING:
         return DOUBLE if type_ in (FLOAT, DOUBLE) else LONG
     return None
@@ -131,16 +138,16 @@ def sql_type(type_: Type) -> str:
         case Foreign(sql):
             return sql
         case Tuple(items):
-            return struct_type(tuple_names(len(items)), items) if items else "STRUCT<c0: INT>"
+            return _struct_type(tuple_names(len(items)), items) if items else "STRUCT<c0: INT>"
         case Record(names, items):
-            return struct_type(names, items)
+            return _struct_type(names, items)
         case Collection(_, item):
             return f"ARRAY<{sql_type(item)}>"
         case Data(_, constructors, items):
-            return struct_type(("tag", *constructors), (STRING, *items))
+            return _struct_type(("tag", *constructors), (STRING, *items))
 
 
-def struct_type(names: Sequence[str], items: Sequence[Type]) -> str:
+def _struct_type(names: Sequence[str], items: Sequence[Type]) -> str:
     """Return a STRUCT of Spark."""
     return f"STRUCT<{', '.join(f'{quoted(n)}: {sql_type(t)}' for n, t in zip(names, items, strict=True))}>"
 
@@ -189,6 +196,5 @@ def common_type(left: Type, right: Type) -> Type | None:
 
 def pairwise(left: Sequence[Type], right: Sequence[Type]) -> tuple[Type, ...] | None:
     """Return the types that parts can be cast to, None where there is none for one."""
-    found = [common_type(a, b) for a, b in zip(left, right, strict=True)]
-    types = tuple(type_ for type_ in found if type_ is not None)
-    return types if len(types) == len(found) else None
+    types = tuple(type_ for type_ in map(common_type, left, right) if type_ is not None)
+    return types if len(types) == len(left) else None

@@ -1,13 +1,13 @@
-"""What an expression is while it is translated: its parts as expressions over the columns of the current rows.
+"""The value of an expression of MRQL, as Spark SQL over the columns of the rows around it.
 
-| value | is |
+| value | of |
 | --- | --- |
-| Scalar | one expression |
-| Product | a tuple or a record, part by part; packed into a STRUCT only where a row needs it whole |
-| Array | a list or a bag inside a row |
-| Relation | rows that are not read yet; `add_to` reads them into a frame |
-| Group | after a group by: a value of each row of the group, a bag that is never built where it is only aggregated |
-| Function | a lambda |
+| `ScalarValue` | a scalar: one expression of Spark |
+| `RecordValue` | a tuple or a record: its parts; `pack` makes a STRUCT of them where a row needs one expression |
+| `Array` | a list or a bag inside a row |
+| `RelationValue` | a list or a bag of rows; `add_to` reads them into a frame |
+| `GroupedValues` | a variable after a group by: one value for each row; collected only where it has to be |
+| `Function` | a lambda |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltafold.language.mrql.syntax.tree import Node, Parameter
 
 @dataclass(frozen=True)
 class ScalarValue:
-    """An expression that has no parts of its own."""
+    """A value without parts."""
 
     sql: str
     type: Type
@@ -33,7 +33,10 @@ class ScalarValue:
 
 @dataclass(frozen=True)
 class RecordValue:
-    """A record, or a tuple (without names); packed: the STRUCT that it is unpacked from, if there is one."""
+    """A record, or a tuple (without names).
+
+    positional: a row of a source, whose parts a tuple pattern may take; packed: the STRUCT of which these are parts.
+    """
 
     names: tuple[str, ...] | None
     parts: tuple[Value, ...]
@@ -43,7 +46,7 @@ class RecordValue:
 
 @dataclass(frozen=True)
 class Array:
-    """A list or a bag inside a row; sorted: a bag whose array is in order already."""
+    """A list or a bag inside a row; sorted: a bag whose array is sorted already."""
 
     sql: str
     item: Type
@@ -61,7 +64,7 @@ class Order:
 
 @dataclass(frozen=True)
 class FrameRows:
-    """What a relation's rows are in the frame that reads them, and their order if they are a list."""
+    """The rows of a relation in the frame that reads them: their value, and their order if they are a list."""
 
     value: Value
     order: tuple[Order, ...] = ()
@@ -77,9 +80,9 @@ class RelationValue:
 
 @dataclass
 class Grouped:
-    """A group by while the head above it is translated.
+    """A group by, to which the translation of the head above it adds aggregates.
 
-    rows: the frame that is grouped; item: the relation that it becomes; aggregates: name → expression.
+    rows: the frame that is grouped; item: the relation that it becomes; aggregates: column → expression.
     """
 
     rows: Frame
@@ -89,7 +92,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class GroupedValues:
-    """The values of the rows of a group; condition: those for which it is true; nested: their elements, one by one."""
+    """The values of the rows of a group that meet conditions; nested: the values are arrays, whose elements count."""
 
     value: Value
     grouped: Grouped
@@ -108,33 +111,23 @@ class Function:
 
 
 Value = ScalarValue | RecordValue | Array | RelationValue | GroupedValues | Function
-NULL = ScalarValue("NULL", t.NOTHING)
 
 
-def unpack(sql: str, type_: Type, packed: bool = True) -> Value:
+def unpack(sql: str, type_: Type) -> Value:
     """Return the value of an expression of this type, part by part."""
+
+    def unpack_fields(names: Sequence[str], items: Sequence[Type]) -> tuple[Value, ...]:
+        return tuple(unpack(f"{sql}.{quoted(name)}", item) for name, item in zip(names, items, strict=True))
+
     match type_:
         case t.Tuple(items):
-            return product(sql, None, t.tuple_names(len(items)), items, False, packed)
+            return RecordValue(None, unpack_fields(t.tuple_names(len(items)), items), packed=sql)
         case t.Record(names, items, positional):
-            return product(sql, names, names, items, positional, packed)
+            return RecordValue(names, unpack_fields(names, items), positional, sql)
         case t.Collection(bag, item):
-            return Array(sql, item, bag, bag and packed)
+            return Array(sql, item, bag, sorted=bag)
         case _:
             return ScalarValue(sql, type_)
-
-
-def product(
-    sql: str,
-    names: tuple[str, ...] | None,
-    fields: Sequence[str],
-    items: Sequence[Type],
-    positional: bool,
-    packed: bool,
-) -> RecordValue:
-    """Return a STRUCT, part by part."""
-    parts = tuple(unpack(f"{sql}.{quoted(f)}", i, packed) for f, i in zip(fields, items, strict=True))
-    return RecordValue(names, parts, positional, sql if packed else None)
 
 
 def type_of(value: Value) -> Type | None:
@@ -143,7 +136,7 @@ def type_of(value: Value) -> Type | None:
         case ScalarValue(_, type_):
             return type_
         case RecordValue(names, parts, positional):
-            types = tuple(found for found in map(type_of, parts) if found is not None)
+            types = tuple(type_ for type_ in map(type_of, parts) if type_ is not None)
             if len(types) < len(parts):
                 return None
             return t.Tuple(types) if names is None else t.Record(names, types, positional)
@@ -154,7 +147,7 @@ def type_of(value: Value) -> Type | None:
 
 
 def pack(value: Value) -> str:
-    """Return the one expression of a value that is inside a row; equal values are equal expressions' values."""
+    """Return one expression for a value that is inside a row; those of equal values are equal in Spark."""
     match value:
         case ScalarValue(sql):
             return sql
@@ -171,7 +164,7 @@ def pack(value: Value) -> str:
 
 
 def string_literal(value: str) -> str:
-    """Return a string of Spark; `$` is written by its number, since Spark replaces `${…}` even in strings."""
+    """Return a string of Spark; `$` is escaped, since Spark substitutes `${…}` even in strings."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
     return "'" + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
 
@@ -219,33 +212,29 @@ def convert(value: Value, wanted: Type) -> Value:
             if sql.isdigit() and wanted in (t.LONG, t.DOUBLE):
                 return ScalarValue(f"{sql}{'L' if wanted == t.LONG else 'D'}", wanted)
             return ScalarValue(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
-        case RecordValue(_, parts), t.Tuple(items):
-            return convert_parts(value, None, parts, items)
-        case RecordValue(_, parts, positional), t.Record(names, items):
-            return convert_parts(value, names, parts, items, positional)
+        case RecordValue(), t.Tuple(items):
+            return _convert_parts(value, None, items, positional=False)
+        case RecordValue(), t.Record(names, items):
+            return _convert_parts(value, names, items, positional=value.positional)
         case Array(sql, item, _, in_order), t.Collection(wanted_bag, wanted_item):
             if item == wanted_item:
                 return Array(sql, item, wanted_bag, in_order and wanted_bag)
-            return Array(recast(sql, item, wanted_item), wanted_item, wanted_bag)
+            return Array(_convert_elements(sql, item, wanted_item), wanted_item, wanted_bag)
         case _:
             return value
 
 
-def recast(array: str, item: Type, wanted: Type) -> str:
+def _convert_elements(array: str, item: Type, wanted: Type) -> str:
     """Return an array whose elements have another type."""
     if item == t.NOTHING:
         return f"CAST({array} AS ARRAY<{t.sql_type(wanted)}>)"
     return f"transform({array}, _x -> {pack(convert(unpack('_x', item), wanted))})"
 
 
-def convert_parts(
-    value: RecordValue,
-    names: tuple[str, ...] | None,
-    parts: Sequence[Value],
-    items: Sequence[Type],
-    positional: bool = False,
+def _convert_parts(
+    value: RecordValue, names: tuple[str, ...] | None, items: Sequence[Type], *, positional: bool
 ) -> RecordValue:
     """Return a tuple or a record with parts of other types."""
-    made = tuple(convert(part, item) for part, item in zip(parts, items, strict=True))
-    same = made == tuple(parts) and names == value.names
-    return value if same else RecordValue(names, made, positional)
+    parts = tuple(convert(part, item) for part, item in zip(value.parts, items, strict=True))
+    same = parts == value.parts and names == value.names
+    return value if same else RecordValue(names, parts, positional)

@@ -1,4 +1,7 @@
-"""Types as they are written, `value as type`, and values for a declared type, which are not cast but widened."""
+"""Types as they are written, and conversions of values to them.
+
+`value as type` casts. A value for a declared type, such as that of a parameter, is only widened.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.spans import Span
 from deltafold.language.mrql.syntax.tree import Node
 
-EACH = "It is a collection: apply the function to each value, `select f(x) from x in …`"
+APPLY_TO_ELEMENTS = "It is a collection: apply the function to each value, `select f(x) from x in …`"
 SMALL: dict[Type, int] = {t.Basic("byte"): 2**7, t.Basic("short"): 2**15}
 CanConvert = Callable[[ScalarValue, Type], bool]
 """Whether a scalar may be converted to a type."""
@@ -31,7 +34,7 @@ def written_type(node: Node, scope: Scope) -> Type:
     """Return the type that is written. Raises QueryError for a name that is not a type."""
     match node:
         case T.NamedType(span=span, name=name, arguments=arguments):
-            return find_type(name, [written_type(each, scope) for each in arguments], scope, span)
+            return _find_type(name, [written_type(argument, scope) for argument in arguments], scope, span)
         case T.TupleType(items=items):
             return t.Tuple(tuple(written_type(item, scope) for item in items))
         case T.RecordType(fields=fields):
@@ -42,10 +45,10 @@ def written_type(node: Node, scope: Scope) -> Type:
             raise node.span.error("this is not a type. Write one such as int, <a: int> or {string}.")
 
 
-def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
+def _find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Type:
     """Return a type by its name."""
-    if found := scope.definitions.types.get(name):
-        return found
+    if defined := scope.definitions.types.get(name):
+        return defined
     if len(arguments) == 1 and name.lower() in ("list", "bag", "set"):
         return t.Collection(name.lower() != "list", arguments[0])
     if name in t.NAMED_TYPES and not arguments:
@@ -53,12 +56,12 @@ def find_type(name: str, arguments: list[Type], scope: Scope, span: Span) -> Typ
     raise span.error(f"{name} is not a type. Use one of {', '.join(t.NAMED_TYPES)}, or define it with `type`.")
 
 
-def can_cast(value: ScalarValue, wanted: Type) -> bool:
+def _can_cast(value: ScalarValue, wanted: Type) -> bool:
     """Return whether `as` converts a scalar to a type."""
     return value.type == wanted or isinstance(value.type, t.Basic | t.Foreign)
 
 
-def can_widen(value: ScalarValue, wanted: Type) -> bool:
+def _can_widen(value: ScalarValue, wanted: Type) -> bool:
     """Return whether a scalar has a type, or is a number of a smaller one, or a constant that is small enough."""
     if value.type == t.NOTHING or t.common_type(value.type, wanted) == wanted:
         return True
@@ -71,10 +74,10 @@ def can_widen(value: ScalarValue, wanted: Type) -> bool:
 
 def widen(value: Value, wanted: Type, scope: Scope, span: Span) -> Value:
     """Return a value of a declared type. Raises QueryError for another type, except for numbers of smaller types."""
-    return cast(value, wanted, scope, span, can_widen)
+    return cast(value, wanted, scope, span, _can_widen)
 
 
-def cast(value: Value, wanted: Type, scope: Scope, span: Span, can: CanConvert = can_cast) -> Value:
+def cast(value: Value, wanted: Type, scope: Scope, span: Span, can: CanConvert = _can_cast) -> Value:
     """Translate `value as type`: numbers are converted, strings are read as numbers, collections element by element.
 
     can: which scalars may be converted. Raises QueryError where a value of its type cannot be of the wanted one.
@@ -84,7 +87,7 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span, can: CanConvert =
     match value, wanted:
         case ScalarValue(sql, type_), t.Basic() | t.Foreign():
             if not can(value, wanted):
-                raise refuse_cast(value, wanted, scope, span)
+                raise _refuse_cast(value, wanted, scope, span)
             return value if type_ == wanted else ScalarValue(f"CAST({sql} AS {t.sql_type(wanted)})", wanted)
         case ScalarValue(_, type_), t.Data() if type_ == wanted:
             return value
@@ -96,19 +99,21 @@ def cast(value: Value, wanted: Type, scope: Scope, span: Span, can: CanConvert =
             made = tuple(cast(p, i, scope, span, can) for p, i in zip(parts, items, strict=True))
             return RecordValue(names, made, value.positional)
         case Array(), t.Collection(bag, item):
-            return cast_array(value, bag, item, scope, span, can)
+            return _cast_array(value, t.Collection(bag, item), scope, span, can)
         case RelationValue(add_to, ordered), t.Collection(bag, item):
             return RelationValue(
-                lambda frame: cast_rows(add_to(frame), item, scope.at(frame), span, can), ordered and not bag
+                lambda frame: _cast_rows(add_to(frame), item, scope.at(frame), span, can), ordered=ordered and not bag
             )
         case GroupedValues(), t.Collection():
             return cast(scope.inside(value, span), wanted, scope, span, can)
         case _:
-            raise refuse_cast(value, wanted, scope, span)
+            raise _refuse_cast(value, wanted, scope, span)
 
 
-def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span, can: CanConvert) -> Array:
+def _cast_array(value: Array, wanted: t.Collection, scope: Scope, span: Span, can: CanConvert) -> Array:
     """Return an array whose elements are cast."""
+    bag = wanted.bag
+    item = wanted.item
     if value.item == item:
         return Array(v.pack(value), item, bag, value.bag and bag)
     if value.item == t.NOTHING:
@@ -118,20 +123,20 @@ def cast_array(value: Array, bag: bool, item: Type, scope: Scope, span: Span, ca
     return Array(f"transform({v.pack(value)}, {element} -> {v.pack(made)})", v.type_of(made) or item, bag)
 
 
-def cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span, can: CanConvert) -> FrameRows:
+def _cast_rows(added: FrameRows, item: Type, scope: Scope, span: Span, can: CanConvert) -> FrameRows:
     """Return rows whose value is cast."""
     return FrameRows(cast(added.value, item, scope, span, can), added.order)
 
 
-def refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
+def _refuse_cast(value: Value, wanted: Type, scope: Scope, span: Span) -> Exception:
     """Return the error for a value that cannot have a type."""
-    found = describe(value, scope)
+    actual = describe(value, scope)
     fix = "Write a value of that type"
-    if found[0] in "{[" and not isinstance(wanted, t.Collection):
-        fix = EACH
-    elif isinstance(value, ScalarValue) and isinstance(wanted, t.Basic) and can_cast(value, wanted):
+    if actual[0] in "{[" and not isinstance(wanted, t.Collection):
+        fix = APPLY_TO_ELEMENTS
+    elif isinstance(value, ScalarValue) and isinstance(wanted, t.Basic) and _can_cast(value, wanted):
         fix = f"Cast it with `as {wanted.name}`, or correct the type"
-    return span.error(f"expected {t.write_type(wanted)}, found {found}. {fix}.")
+    return span.error(f"expected {t.write_type(wanted)}, found {actual}. {fix}.")
 
 
 def unify_values(values: list[Value], scope: Scope, span: Span, what: str) -> list[Value]:

@@ -14,7 +14,7 @@ from deltafold.language.mrql.rows import values as v
 from deltafold.language.mrql.rows.scope import Scope, describe
 from deltafold.language.mrql.rows.types import Type
 from deltafold.language.mrql.rows.values import ScalarValue, Value
-from deltafold.language.mrql.scalars.casts import EACH
+from deltafold.language.mrql.scalars.casts import APPLY_TO_ELEMENTS
 from deltafold.language.mrql.syntax.spans import Span
 
 NUMBER, TEXT, SAME, ONE, ELEMENT = "number", "string", "same", "scalar", "XML"
@@ -29,8 +29,8 @@ class Signature:
     result: Type | None
 
 
-def numeric(sql: str, result: Type = t.DOUBLE, count: int = 1) -> Signature:
-    """Translate a function of doubles."""
+def _numeric(sql: str, result: Type = t.DOUBLE, count: int = 1) -> Signature:
+    """Return the signature of a function of doubles."""
     return Signature((NUMBER,) * count, sql, result)
 
 
@@ -39,14 +39,13 @@ LOG = (
     "WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) END"
 )
 FUNCTIONS = {
-    **{
-        name: numeric(f"{name}({{0}})") for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sqrt", "rint", "exp")
-    },
-    "log": numeric(LOG),
-    "pow": numeric("pow({0}, {1})", count=2),
-    "ceil": numeric("CAST(ceil({0}) AS DOUBLE)"),
-    "floor": numeric("CAST(floor({0}) AS DOUBLE)"),
-    "round": numeric("CAST(round({0}) AS BIGINT)", t.LONG),
+    **{name: _numeric(f"{name}({{0}})") for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
+    **{name: _numeric(f"{name}({{0}})") for name in ("sqrt", "rint", "exp")},
+    "log": _numeric(LOG),
+    "pow": _numeric("pow({0}, {1})", count=2),
+    "ceil": _numeric("CAST(ceil({0}) AS DOUBLE)"),
+    "floor": _numeric("CAST(floor({0}) AS DOUBLE)"),
+    "round": _numeric("CAST(round({0}) AS BIGINT)", t.LONG),
     "abs": Signature((SAME,), "abs({0})", None),
     "min": Signature((SAME, SAME), "least({0}, {1})", None),
     "max": Signature((SAME, SAME), "greatest({0}, {1})", None),
@@ -64,7 +63,7 @@ FUNCTIONS = {
     "string": Signature((ONE,), "CAST({0} AS STRING)", t.STRING),
     "hash_code": Signature((ONE,), "hash({0})", t.INT),
     "substring": Signature((TEXT, "int", "int"), "substring({0}, {1} + 1, {2} - {1})", t.STRING),
-    "split": Signature((TEXT, TEXT), "split({0}, {1})", t.Collection(False, t.STRING)),
+    "split": Signature((TEXT, TEXT), "split({0}, {1})", t.Collection(bag=False, item=t.STRING)),
     "toBool": Signature((ONE,), "CAST({0} AS BOOLEAN)", t.BOOL),
     "toShort": Signature((ONE,), "CAST({0} AS SMALLINT)", t.Basic("short")),
     "toInt": Signature((ONE,), "CAST({0} AS INT)", t.INT),
@@ -90,21 +89,21 @@ def apply_scalar(name: str, arguments: Sequence[Value], scope: Scope, span: Span
         expected = f"{count} argument{'s' if count != 1 else ''}"
         raise span.error(f"{name}: expected {expected}, found {len(arguments)}. Correct the call.")
     kinds = zip(signature.arguments, arguments, strict=True)
-    values = [typed_argument(name, kind, value, scope, span) for kind, value in kinds]
+    values = [_typed_argument(name, kind, value, scope, span) for kind, value in kinds]
     result = signature.result
     if result is None:
         result = values[0].type
         for value in values[1:]:
             result = t.common_type(result, value.type)
             if result is None:
-                shown = " and ".join(t.write_type(each.type) for each in values)
+                shown = " and ".join(t.write_type(value.type) for value in values)
                 raise span.error(f"{name}: expected values of one type, found {shown}. Cast one with `as`.")
-        values = [cast_scalar(value, result) for value in values]
+        values = [_cast_scalar(value, result) for value in values]
     return v.unpack(signature.sql.format(*(value.sql for value in values)), result)
 
 
-def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> ScalarValue:
-    """Return an argument of a kind."""
+def _typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span) -> ScalarValue:
+    """Return an argument, promoted to the type of its kind. Raises QueryError for another type."""
     value = scope.inside(value, span)
     if isinstance(value, ScalarValue):
         wanted = {NUMBER: t.DOUBLE, "int": t.INT, TEXT: t.STRING}.get(kind)
@@ -117,15 +116,15 @@ def typed_argument(name: str, kind: str, value: Value, scope: Scope, span: Span)
             ELEMENT: value.type == t.XML,
         }
         if fits[kind] or value.type == t.NOTHING:
-            return value if wanted is None else cast_scalar(value, wanted)
+            return value if wanted is None else _cast_scalar(value, wanted)
     expected = {SAME: "number", ONE: "scalar"}.get(kind, kind)
-    found = describe(value, scope)
-    fix = EACH if found[0] in "{[" else "Cast it, or take a part of it"
-    raise span.error(f"{name}: expected a {expected}, found {found}. {fix}.")
+    actual = describe(value, scope)
+    fix = APPLY_TO_ELEMENTS if actual[0] in "{[" else "Cast it, or take a part of it"
+    raise span.error(f"{name}: expected a {expected}, found {actual}. {fix}.")
 
 
-def cast_scalar(value: ScalarValue, wanted: Type) -> ScalarValue:
+def _cast_scalar(value: ScalarValue, wanted: Type) -> ScalarValue:
     """Return a scalar of a type that it can be promoted to."""
-    found = v.convert(value, wanted)
-    assert isinstance(found, ScalarValue)
-    return found
+    converted = v.convert(value, wanted)
+    assert isinstance(converted, ScalarValue)
+    return converted

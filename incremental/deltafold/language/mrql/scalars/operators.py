@@ -26,15 +26,15 @@ from deltafold.language.mrql.rows.values import (
 from deltafold.language.mrql.scalars import casts
 from deltafold.language.mrql.syntax.spans import Span
 
-SPARK_COMPARISON = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "<>"}
+COMPARISONS = ("<", "<=", ">", ">=", "=", "<>")
 
 
-def number(value: Value, scope: Scope, span: Span, what: str) -> ScalarValue:
-    """Return a value that has to be a number."""
+def _check_number(operator: str, value: Value, scope: Scope, span: Span) -> ScalarValue:
+    """Return a value that is a number. Raises QueryError for another one."""
     if isinstance(value, ScalarValue) and (t.is_number(value.type) or value.type == t.NOTHING):
         return value
     raise span.error(
-        f"{what}: expected numbers, found {describe(value, scope)}. Cast it with `as`, or take a part of it."
+        f"{operator}: expected numbers, found {describe(value, scope)}. Cast it with `as`, or take a part of it."
     )
 
 
@@ -42,20 +42,22 @@ def arithmetic(operator: str, left: Value, right: Value, scope: Scope, span: Spa
     """Translate `+ - * / mod` of two numbers; `+` of strings joins them."""
     if operator == "+" and all(isinstance(side, ScalarValue) and side.type == t.STRING for side in (left, right)):
         return ScalarValue(f"concat({v.pack(left)}, {v.pack(right)})", t.STRING)
-    a, b = number(left, scope, span, operator), number(right, scope, span, operator)
+    a = _check_number(operator, left, scope, span)
+    b = _check_number(operator, right, scope, span)
     common = t.common_type(a.type, b.type)
     assert common is not None
-    x, y = v.pack(v.convert(a, common)), v.pack(v.convert(b, common))
+    x = v.pack(v.convert(a, common))
+    y = v.pack(v.convert(b, common))
     if operator not in ("/", "mod"):
         return ScalarValue(f"({x} {operator} {y})", common)
     if t.is_integer(common):
         sql = f"({x} div {y})" if operator == "/" else f"({x} % {y})"
         return ScalarValue(f"CAST({sql} AS {t.sql_type(common)})", common)
     x, y = (v.pack(scope.once(ScalarValue(side, common))) for side in (x, y))
-    return ScalarValue(divide(operator, x, y, t.sql_type(common)), common)
+    return ScalarValue(_divide(operator, x, y, t.sql_type(common)), common)
 
 
-def divide(operator: str, x: str, y: str, type_: str) -> str:
+def _divide(operator: str, x: str, y: str, type_: str) -> str:
     """Return a quotient or remainder of doubles, also by zero."""
     if operator == "mod":
         return f"CASE WHEN {y} = 0 THEN CAST({x} * {t.NAN} AS {type_}) ELSE {x} % {y} END"
@@ -64,8 +66,8 @@ def divide(operator: str, x: str, y: str, type_: str) -> str:
 
 def apply_sign(operator: str, value: Value, scope: Scope, span: Span) -> Value:
     """Translate `+x` and `-x`."""
-    found = number(value, scope, span, operator)
-    return found if operator == "+" else ScalarValue(f"(- {found.sql})", found.type)
+    number = _check_number(operator, value, scope, span)
+    return number if operator == "+" else ScalarValue(f"(- {number.sql})", number.type)
 
 
 def compare_values(operator: str, left: Value, right: Value, scope: Scope, span: Span) -> ScalarValue:
@@ -84,13 +86,13 @@ def equal(left: Value, right: Value, scope: Scope, span: Span) -> str:
     """Return the condition that two values are equal."""
     sides = [scope.inside(left, span), scope.inside(right, span)]
     a, b = casts.unify_values(sides, scope, span, "the sides of =")
-    return equal_values(a, b)
+    return _equal_values(a, b)
 
 
-def equal_values(a: Value, b: Value) -> str:
+def _equal_values(a: Value, b: Value) -> str:
     """Return the condition that two values of one type are equal."""
     if isinstance(a, RecordValue) and isinstance(b, RecordValue):
-        parts = [equal_values(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
+        parts = [_equal_values(x, y) for x, y in zip(a.parts, b.parts, strict=True)]
         return f"({' AND '.join(parts)})" if parts else "true"
     return f"({v.pack(a)} = {v.pack(b)})"
 
@@ -103,7 +105,7 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
         case ScalarValue(_, t.XML):
             raise span.error(f"child elements are not supported: Spark gives their texts alone. Leave .{name} out.")
         case ScalarValue(sql, t.JSON):
-            return ScalarValue(f"variant_get({sql}, {v.string_literal(json_path(name))}, 'variant')", t.JSON)
+            return ScalarValue(f"variant_get({sql}, {v.string_literal(f'$.{name}')}, 'variant')", t.JSON)
         case Array(item=item, bag=bag):
             element = scope.fresh.fresh("x")
             inner = member(v.unpack(element, item), name, scope.within(element), span)
@@ -113,30 +115,25 @@ def member(value: Value, name: str, scope: Scope, span: Span) -> Value:
                 return Array(f"flatten(transform({value.sql}, {element} -> {inner.sql}))", inner.item, bag)
             return Array(f"transform({value.sql}, {element} -> {v.pack(inner)})", type_, bag)
         case RelationValue(add_to, ordered):
-            return RelationValue(lambda frame: of_frame_rows(add_to(frame), name, scope.at(frame), span), ordered)
+            return RelationValue(lambda frame: _member_of_rows(add_to(frame), name, scope.at(frame), span), ordered)
         case GroupedValues(inner, grouped, conditions, False):
-            found = member(inner, name, scope.at(grouped.rows), span)
-            return GroupedValues(found, grouped, conditions, isinstance(found, Array))
+            part = member(inner, name, scope.at(grouped.rows), span)
+            return GroupedValues(part, grouped, conditions, nested=isinstance(part, Array))
         case GroupedValues():
             return member(scope.inside(value, span), name, scope, span)
         case _:
             raise span.error(f"there is no field {name} in {describe(value, scope)}. Name one that is there.")
 
 
-def json_path(name: str) -> str:
-    """Return the path of a field of a JSON object."""
-    return f"$.{name}"
-
-
-def of_frame_rows(added: FrameRows, name: str, scope: Scope, span: Span) -> FrameRows:
+def _member_of_rows(added: FrameRows, name: str, scope: Scope, span: Span) -> FrameRows:
     """Return a field of rows; where it is a collection, its elements become rows."""
-    found = member(added.value, name, scope, span)
-    if isinstance(found, Array):
-        column = scope.frame.explode(scope.frame.local(v.pack(found), name), name)
-        return FrameRows(v.unpack(column, found.item), added.order)
-    if isinstance(found, RelationValue):
-        return FrameRows(found.add_to(scope.frame).value, added.order)
-    return FrameRows(found, added.order)
+    part = member(added.value, name, scope, span)
+    if isinstance(part, Array):
+        column = scope.frame.explode(scope.frame.local(v.pack(part), name), name)
+        part = v.unpack(column, part.item)
+    elif isinstance(part, RelationValue):
+        part = part.add_to(scope.frame).value
+    return FrameRows(part, added.order)
 
 
 def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
@@ -157,13 +154,13 @@ def component(value: Value, position: int, scope: Scope, span: Span) -> Value:
                 return FrameRows(component(rows.value, position, scope.at(frame), span), rows.order)
 
             return RelationValue(add_parts, ordered)
-        case GroupedValues(of_a_row, grouped):
-            return replace(value, value=component(of_a_row, position, scope.at(grouped.rows), span))
+        case GroupedValues(inner, grouped):
+            return replace(value, value=component(inner, position, scope.at(grouped.rows), span))
         case _:
-            raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_instead_of_part(value)}.")
+            raise span.error(f"part #{position}: {describe(value, scope)} has no such part. {_suggest_part(value)}.")
 
 
-def _instead_of_part(value: Value) -> str:
+def _suggest_part(value: Value) -> str:
     """Return the fix for a part that a value does not have."""
     match value:
         case RecordValue(parts=parts, names=names) if parts and (names is None or value.positional):
@@ -177,19 +174,19 @@ def _instead_of_part(value: Value) -> str:
 def choose(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
     """Return the value of the first true condition, or the last value; relations are filtered, not collected."""
     if any(isinstance(value, RelationValue) for value in values):
-        return choose_rows(conditions, values, scope, span)
+        return _choose_rows(conditions, values, scope, span)
     inside = [scope.inside(value, span) for value in values]
-    return choose_parts(conditions, casts.unify_values(inside, scope, span, "the branches"))
+    return _choose_parts(conditions, casts.unify_values(inside, scope, span, "the branches"))
 
 
-def choose_parts(conditions: list[str], values: list[Value]) -> Value:
+def _choose_parts(conditions: list[str], values: list[Value]) -> Value:
     """Return CASE, part by part."""
     first = values[0]
     if isinstance(first, RecordValue):
         parts = [
             [value.parts[i] for value in values if isinstance(value, RecordValue)] for i in range(len(first.parts))
         ]
-        return RecordValue(first.names, tuple(choose_parts(conditions, part) for part in parts), first.positional)
+        return RecordValue(first.names, tuple(_choose_parts(conditions, part) for part in parts), first.positional)
     branches = [f"WHEN {c} THEN {v.pack(value)}" for c, value in zip(conditions, values[:-1], strict=True)]
     sql = f"CASE {' '.join(branches)} ELSE {v.pack(values[-1])} END"
     if isinstance(first, Array):
@@ -198,7 +195,7 @@ def choose_parts(conditions: list[str], values: list[Value]) -> Value:
     return ScalarValue(sql, first.type)
 
 
-def choose_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
+def _choose_rows(conditions: list[str], values: list[Value], scope: Scope, span: Span) -> Value:
     """Return the rows of the relation whose condition is the first that is true."""
     tests = [f"coalesce({condition}, false)" for condition in conditions]
     cases = [" AND ".join([*(f"NOT {c}" for c in tests[:i]), *tests[i : i + 1]]) for i in range(len(values))]

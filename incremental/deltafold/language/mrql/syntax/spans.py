@@ -40,11 +40,12 @@ class Span:
 
     def error(self, sentence: str) -> QueryError:
         """Return an error about this part: file, line, column, sentence, the line and a caret."""
-        before = self.text.content[: self.start]
-        line, column = self.line, self.start - (before.rfind("\n") + 1) + 1
-        lines = self.text.content.split("\n")
-        shown, caret = lines[line - 1].replace("\t", " ").rstrip(), column - 1
+        line = self.line
+        column = self.start - self.text.content.rfind("\n", 0, self.start)
+        shown = self.text.content.split("\n")[line - 1].replace("\t", " ").rstrip()
+        caret = column - 1
         if caret > SHOWN_CHARACTERS:
-            shown, caret = "…" + shown[column - SHOWN_CHARACTERS // 2 :], SHOWN_CHARACTERS // 2
-        said = f"{self.text.name}:{line}:{column}: {sentence}"
-        return QueryError("\n    ".join((said, shown[:SHOWN_CHARACTERS], f"{' ' * caret}^")))
+            shown = "…" + shown[column - SHOWN_CHARACTERS // 2 :]
+            caret = SHOWN_CHARACTERS // 2
+        message = f"{self.text.name}:{line}:{column}: {sentence}"
+        return QueryError("\n    ".join((message, shown[:SHOWN_CHARACTERS], f"{' ' * caret}^")))

@@ -1,11 +1,134 @@
-"""Expressions of MRQL."""
+"""The tree: one frozen dataclass for each form of the grammar.
+
+Two parts are equal if they are written alike; where they are in the text (`span`) does not matter.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
-from deltafold.language.mrql.syntax.tree.node import Node
-from deltafold.language.mrql.syntax.tree.types import Parameter
+from deltafold.language.mrql.syntax.spans import Span
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of the tree, and where it is in the text."""
+
+    span: Span = field(compare=False, repr=False)
+
+    @property
+    def parts(self) -> Iterator[Node]:
+        """The nodes just below."""
+        for attribute in fields(self):
+            value: Any = getattr(self, attribute.name)
+            parts = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+            for part in parts:
+                if isinstance(part, Node):
+                    yield part
+
+
+def names_in(node: Node) -> set[str]:
+    """Return the names that occur in a part of the tree, bound or not."""
+    names = set[str]()
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Name):
+            names.add(part.name)
+        waiting += part.parts
+    return names
+
+
+# Types, as they are written
+
+
+@dataclass(frozen=True)
+class NamedType(Node):
+    """A type by its name; with arguments, such as `list(int)`."""
+
+    name: str
+    arguments: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class TupleType(Node):
+    """`(items)`."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Parameter(Node):
+    """`name: type`, in a record type, a function or a data type."""
+
+    name: str
+    type: Node
+
+
+@dataclass(frozen=True)
+class RecordType(Node):
+    """`< fields >`."""
+
+    fields: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class CollectionType(Node):
+    """`{item}`, a bag, or `[item]`, a list."""
+
+    bag: bool = field(kw_only=True)
+    item: Node
+
+
+# Patterns; in one a Name binds a variable, and a Literal is a constant
+
+
+@dataclass(frozen=True)
+class Anything(Node):
+    """`*`."""
+
+
+@dataclass(frozen=True)
+class TuplePattern(Node):
+    """`(items)`."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class ListPattern(Node):
+    """`[items]`."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class RecordPattern(Node):
+    """`< names: items >`."""
+
+    names: tuple[str, ...]
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class ConstructorPattern(Node):
+    """`name(items)`."""
+
+    name: str
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class TypedPattern(Node):
+    """`pattern as type`."""
+
+    pattern: Node
+    type: Node
+
+
+# Expressions
 
 
 @dataclass(frozen=True)
@@ -35,7 +158,7 @@ class Lambda(Node):
     body: Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Repeat(Node):
     """`repeat names = start step body limit limit`; with several names the start is a tuple."""
 
@@ -49,7 +172,7 @@ class Repeat(Node):
 class Quantified(Node):
     """`some bindings: condition`, or `all`."""
 
-    every: bool
+    every: bool = field(kw_only=True)
     bindings: tuple[Binding, ...]
     condition: Node
 
@@ -65,11 +188,11 @@ class SetOperation(Node):
 
 @dataclass(frozen=True)
 class Binding(Node):
-    """`pattern in domain`, or, where it is one value, `pattern = domain`."""
+    """`pattern in domain`, a generator, or `pattern = domain`, which binds one value."""
 
     pattern: Node
     domain: Node
-    each: bool
+    is_generator: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -86,7 +209,7 @@ class SortKey(Node):
     """One key of `order by`."""
 
     value: Node
-    descending: bool
+    descending: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -97,7 +220,7 @@ class OrderBy(Node):
     limit: Node | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Select(Node):
     """`select head from bindings where condition group by … order by …`."""
 
@@ -130,7 +253,7 @@ class Unary(Node):
 class RangeOf(Node):
     """`first .. last`, a list, or `first ... last`, a relation."""
 
-    relation: bool
+    relation: bool = field(kw_only=True)
     first: Node
     last: Node
 
@@ -217,7 +340,7 @@ class TupleOf(Node):
 class CollectionOf(Node):
     """`{items}`, a bag, or `[items]`, a list."""
 
-    bag: bool
+    bag: bool = field(kw_only=True)
     items: tuple[Node, ...]
 
 
@@ -275,12 +398,79 @@ class Template(Node):
     holes: tuple[Node, ...]
 
 
-def names_in(node: Node) -> set[str]:
-    """Return the names that occur in a part of the tree, bound or not."""
-    found, waiting = set[str](), [node]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Name):
-            found.add(each.name)
-        waiting += each.parts
-    return found
+# Items of a program
+
+
+@dataclass(frozen=True)
+class Evaluate(Node):
+    """A query: `e`, `incr e`, `dump "path" from e` or `store "path" from e`."""
+
+    value: Node
+
+
+@dataclass(frozen=True)
+class Define(Node):
+    """`name = value`, or `store name := value`."""
+
+    name: str
+    value: Node
+
+
+@dataclass(frozen=True)
+class TypeDefinition(Node):
+    """`type name = type`."""
+
+    name: str
+    type: Node
+
+
+@dataclass(frozen=True)
+class DataDefinition(Node):
+    """`data name = alternatives`."""
+
+    name: str
+    alternatives: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionDefinition(Node):
+    """`function name(parameters): result { body }`."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Node
+    body: Node
+
+
+@dataclass(frozen=True)
+class MacroDefinition(Node):
+    """`macro name(parameters) { body }`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregationDefinition(Node):
+    """`aggregation name(plus, zero, unit): type`."""
+
+    name: str
+    plus: Node
+    zero: Node
+    unit: Node | None
+    type: Node
+
+
+@dataclass(frozen=True)
+class Include(Node):
+    """`include "path"`."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class UnsupportedItem(Node):
+    """An item that is refused when the program is read; what: its keyword."""
+
+    what: str
