@@ -10,8 +10,8 @@ from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
 from deltafold.lake.memory.log import MemoryLog
 from deltafold.lake.sql_view import SqlView
-from deltafold.landing.manifest import Manifest
-from deltafold.landing.staging import Staging
+from deltafold.landing.input_folder import Staging
+from deltafold.landing.landing import Manifest
 from deltafold.landing.streams.arrivals import Intake
 from deltafold.landing.streams.position import Reading
 from deltafold.store.answer_pointer import PointerFile
@@ -44,7 +44,7 @@ SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 AT_A_URI = {f"lake.remote.{name}" for name in ("lease", "objects", "remote_path")}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.streams.arrivals") | writers("landing.streams.position")  # test_streams.py
-OF_A_LANDING |= writers("landing.staging")  # the next landing clears what a crash leaves there (test_containment.py)
+OF_A_LANDING |= writers("landing.input_folder")  # the next landing clears what a crash leaves (test_containment.py)
 UPKEEP = ("sort", "compact", "remove_older", "clone", "restore")
 OF_UPKEEP = {
     "Journal.prune",
@@ -76,7 +76,7 @@ def test_the_writes_we_know_of_are_found() -> None:
     known |= {
         "store.journal:Journal._write",
         "store.journal:Journal.remove",
-        "landing.manifest:Manifest.remember",
+        "landing.landing:Manifest.remember",
         "store.journal:Journal.prune",
         "store.dependents:Readers.add",
         "store.answer_pointer:PointerFile.write",

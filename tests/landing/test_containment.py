@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
 from deltafold.lake.delta_table import DeltaTable
-from deltafold.landing import staging
+from deltafold.landing import input_folder
 from deltafold.landing.containment import is_shared, open_file_within
 from deltafold.landing.folder import Partition, file_digest, partitions_in
-from deltafold.landing.staging import Staging
+from deltafold.landing.input_folder import Staging
 from tests.landing.test_dropped import drop, files
 
 PRIVATE = "id,s\n42,SECRET\n"
@@ -199,7 +199,7 @@ def test_files_are_taken_out_of_reach(taking: Staging, root: Path) -> None:
 def test_what_became_a_link_is_not_taken(taking: Staging, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from taking what a link leads to, made after all looks and just before its file is taken."""
     [partition] = partitions_in("s", files(root)).values()
-    within = staging.open_folder_of
+    within = input_folder.open_folder_of
 
     def swap(source: str, place: Path, path: Path) -> object:
         if not path.is_symlink():
@@ -209,7 +209,7 @@ def test_what_became_a_link_is_not_taken(taking: Staging, root: Path, monkeypatc
             return opened
         return within(source, place, path)
 
-    monkeypatch.setattr(staging, "open_folder_of", swap)
+    monkeypatch.setattr(input_folder, "open_folder_of", swap)
     with pytest.raises(SourceError), taking.stage([partition]):
         pass
     assert not taking.folder.exists()
@@ -230,11 +230,11 @@ def test_a_landing_reads_what_was_checked(shared: Warehouse, root: Path, monkeyp
     """Protects from a link put in place of a file while Spark is about to read it; files keep their names to people."""
     path, replace_where = root / "day=1" / "a.csv", DeltaTable.replace_where
 
-    def swapped(*args: object) -> int:
+    def swapped(*args: object, **options: object) -> int:
         if not path.is_symlink():
             path.rename(root / "_a.csv")
             link(path, root.parent / "private" / "a.csv")
-        return replace_where(*args)  # type: ignore[arg-type]
+        return replace_where(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaTable, "replace_where", swapped)
     assert shared.land("s").rows == 1

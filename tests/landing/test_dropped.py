@@ -14,8 +14,8 @@ from pyspark.sql.types import IntegerType, StructField
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Files
 from deltafold.landing.folder import UNPARTITIONED, content_digest, explain_read_errors, file_digest, partitions_in
-from deltafold.landing.malformed.parse_errors import reason_of
-from deltafold.landing.preflight.file_checks import check_content
+from deltafold.landing.malformed import reason_of
+from deltafold.landing.preflight.inspection import check_content
 
 COLUMNS = [StructField("id", IntegerType())]
 
@@ -176,7 +176,7 @@ def test_other_encodings_and_quotes_are_trusted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['{"id":1} {"id":2}\n', '{"id":0}\n{"id":"}{"}{"id":2}\n'])
 def test_two_objects_in_a_line_are_an_error(tmp_path: Path, text: str) -> None:
     """Protects from rows that Spark leaves out without a word."""
-    with pytest.raises(SourceError, match=r", line \d, holds more than one JSON object"):
+    with pytest.raises(SourceError, match=r", line \d, has more than one JSON object"):
         check_content("s", files(tmp_path, "json"), COLUMNS, tmp_path, drop(tmp_path / "a.json", text))
 
 

@@ -41,8 +41,12 @@ def inspect(spark: SparkSession, root: Path, format: str) -> list[str]:
     """Look into the files of all partitions."""
     options = {"rowTag": "row"} if format == "xml" else {"wholetext": "true"} if format == "text" else {}
     columns: list[StructField] = list(catalyst.schema_of(SCHEMA))
-    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", partition_by="day", options=options)
-    return list(Inspection(spark, "s", files, columns, root).digests([*partitions_in("s", files).values()]))
+    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", partition="day", options=options)
+    return list(
+        Inspection(spark=spark, source="s", files=files, columns=columns, root=root).digests(
+            [*partitions_in("s", files).values()]
+        )
+    )
 
 
 @pytest.mark.usefixtures("place")
@@ -83,7 +87,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> No
     found = [*partitions_in("s", files).values()]
     file.unlink()
     with pytest.raises(FileNotFoundError) as caught:
-        list(Inspection(spark, "s", files, [], tmp_path).digests(found))
+        list(Inspection(spark=spark, source="s", files=files, columns=[], root=tmp_path).digests(found))
     assert caught.value.filename == str(file)
 
 

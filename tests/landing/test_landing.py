@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
 from deltafold.lake.delta_table import DeltaTable
-from deltafold.landing import landing
+from deltafold.landing.folder import UNPARTITIONED
 from tests.crash.points import Killed, watched
 from tests.night import in_turns, night
 
@@ -194,7 +194,7 @@ def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> Non
     assert drop.rows() == Counter({(1,): 1, (3,): 1})
     for file in drop.folder.iterdir():
         file.unlink()
-    assert drop.warehouse.land("orders").removed == (landing.UNPARTITIONED,)
+    assert drop.warehouse.land("orders").removed == (UNPARTITIONED,)
     assert drop.rows() == Counter()
 
 
@@ -238,9 +238,9 @@ def test_a_file_that_disappears_while_it_is_read(here: Drop, monkeypatch: pytest
     path = here.put("1", 2, file="b.csv")
     replace_where = DeltaTable.replace_where
 
-    def taken_away(*args: object) -> int:
+    def taken_away(*args: object, **options: object) -> int:
         path.unlink()
-        return replace_where(*args)  # type: ignore[arg-type]
+        return replace_where(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaTable, "replace_where", taken_away)
     with pytest.raises(SourceError, match=r"b\.csv disappeared meanwhile. Land again"):

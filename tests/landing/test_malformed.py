@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
-from deltafold.landing.malformed.parse_errors import BARE_QUOTE
+from deltafold.landing.malformed import BARE_QUOTE
 
 SCHEMA = "id int, v double, d date, t timestamp, s string, b boolean, m decimal(5,2)"
 HEADER, GOOD = "id,v,d,t,s,b,m\n", "1,1.5,2013-01-01,2013-01-01 10:00:00,a,true,1.25\n"
@@ -143,7 +143,7 @@ def test_a_value_and_a_row_have_a_limit(spark: SparkSession, tmp_path: Path, mal
     )
     wh.source("orders", declared)
     path = drop(tmp_path, "a.csv", f'id,s\n1,"{"a" * 1001}"\n'.encode())
-    refused(wh, path, None, "a value in it has more than 1,000 characters, which Spark would hold as a whole")
+    refused(wh, path, None, "a value in it has more than 1,000 characters, which Spark would read into memory at once")
     drop(tmp_path, "a.csv", b"id,s\n" + b"1," * 30_000)
     refused(wh, path, None, "a row in it has more values than `maxColumns`")
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import ChangedQueryError, SourceError
 from deltafold.api import Files, Warehouse
 from deltafold.landing.formats import FORMAT_DEFAULTS
-from deltafold.landing.malformed.parse_errors import BARE_QUOTE
+from deltafold.landing.malformed import BARE_QUOTE
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
 from tests.night import in_turns, night

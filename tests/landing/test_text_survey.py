@@ -16,7 +16,7 @@ import pytest
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Files
 from deltafold.landing.preflight import text_survey
-from deltafold.landing.preflight.file_checks import check_content
+from deltafold.landing.preflight.inspection import check_content
 from tests.landing.test_dropped import COLUMNS, drop
 
 LIMIT = 1000

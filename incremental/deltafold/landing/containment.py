@@ -3,12 +3,13 @@
 | in the folder | a landing |
 | --- | --- |
 | a symbolic link to something in the folder | follows it |
-| a symbolic link that leads outside, by however many links | refuses it |
-| a symbolic link that leads nowhere, a pipe, a device | refuses it |
+| a symbolic link that leads outside, directly or over other links | refuses it |
+| a broken symbolic link, a pipe, a device | refuses it |
 | a hard link | reads it, as it cannot be distinguished from a file |
 
-The folder itself may be a link, if this user or root made it. A name can be made a link after it was looked at:
-`open_file_within` follows none below the folder, and where others may write, Spark reads what staging.py took that way.
+The folder itself may be a link, if this user or root made it. A file can be replaced by a link after the check:
+`open_file_within` follows no link below the folder, and where others may write, Spark reads copies that were made with
+it (`Staging` in input_folder.py).
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def check_root(source: str, root: Path) -> None:
     """Raise SourceError where a link on the way to the folder was made by somebody else, who may lead it anywhere."""
-    for place in (root, *root.parents):
-        found = place.lstat() if place.is_symlink() else None
-        if found is not None and not _is_trusted(found):
+    for folder in (root, *root.parents):
+        if folder.is_symlink() and not _is_trusted(folder.lstat()):
             raise SourceError(
-                f"source {source}: {printable(place)} is a link made by another user, who can change where it leads. "
+                f"source {source}: {printable(folder)} is a link made by another user, who can change where it leads. "
                 "Declare the folder that it leads to."
             )
 
@@ -58,16 +58,16 @@ def check_link(source: str, root: Path, path: Path) -> None:
 
 
 def is_shared(root: Path, folders: Iterable[Path]) -> bool:
-    """Return whether others may change what a name in the folder leads to, while it is read."""
-    places = {root.resolve()}
+    """Return whether other users may replace a file of the folder while it is read."""
+    read = {root.resolve()}
     for folder in folders:
         if folder.is_symlink() or any(child.is_symlink() for child in folder.iterdir()):
-            return True  # who may change the folders that it passes through is not looked for
-        places.add(folder.resolve())
+            return True  # the owners of the folders on the way of a link are not checked
+        read.add(folder.resolve())
     above = {*root.parents, *root.resolve().parents}
-    return any(_others_may_write(place.stat()) for place in places) or any(
-        _others_may_write(found) and not (found.st_mode & stat.S_ISVTX and _is_trusted(found))
-        for found in map(os.stat, above)  # in /tmp nobody renames what is another's
+    return any(_others_may_write(folder.stat()) for folder in read) or any(
+        _others_may_write(status) and not (status.st_mode & stat.S_ISVTX and _is_trusted(status))
+        for status in map(os.stat, above)  # sticky folders such as /tmp: nobody renames the files of others
     )
 
 
@@ -78,7 +78,8 @@ def open_folder_of(source: str, root: Path, path: Path) -> Generator[tuple[int, 
     Links that lead within the source's folder are resolved first. Raises SourceError where the file lies outside, or a
     name on the way was made a link since, FileNotFoundError and PermissionError with the file's path.
     """
-    base, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))  # a loop stays, and is refused below
+    base = Path(os.path.realpath(root))
+    real = Path(os.path.realpath(path))  # in a loop the last link stays, and is refused below
     if not real.is_relative_to(base):
         shown = printable(path)
         raise SourceError(
@@ -126,9 +127,9 @@ def _refuse_replaced(source: str, path: Path) -> SourceError:
     )
 
 
-def _others_may_write(found: os.stat_result) -> bool:
-    return not _is_trusted(found) or bool(found.st_mode & OTHERS_WRITE)
+def _others_may_write(status: os.stat_result) -> bool:
+    return not _is_trusted(status) or bool(status.st_mode & OTHERS_WRITE)
 
 
-def _is_trusted(found: os.stat_result) -> bool:
-    return found.st_uid in (0, os.geteuid())
+def _is_trusted(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.geteuid())

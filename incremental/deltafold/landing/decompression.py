@@ -1,11 +1,11 @@
 """Read a text file as Spark would, decompressed in parts of bounded size.
 
-Spark chooses by the end of a file's name, in any case, and reads every other file as it stands:
+Spark chooses by the end of a file's name, in any case, and reads every other file as plain text:
 
-| name | what is in it |
+| name | content |
 | --- | --- |
 | .gz .bz2 .deflate .zst | a stream, or several after each other |
-| .lz4 .snappy | Hadoop's blocks: a length, and parts with theirs, until it is reached; not what lz4 or snappy write |
+| .lz4 .snappy | Hadoop's blocks, not the tools' own formats: a length, then the parts, each with its length |
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import bz2
 import gzip
 import io
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -24,7 +25,7 @@ LENGTH_BYTES = 4
 
 
 class DamagedFileError(Exception):
-    """A file is not what its name says, or was cut off; the message is the decompressor's."""
+    """A file is not of the format that its name says, or is cut off; the message is the decompressor's."""
 
 
 def is_compressed(path: Path) -> bool:
@@ -33,7 +34,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def decompress(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return the text of an open file as a stream; reading it raises DamagedFileError. path: how it is named."""
+    """Return the text of an open file as a stream; reading it may raise DamagedFileError. path: its name."""
     empty = file.seek(0, io.SEEK_END) == 0  # to Spark a file of no rows, whatever its name
     file.seek(0)
     read = None if empty else READERS.get(path.suffix.lower())
@@ -41,10 +42,11 @@ def decompress(file: BinaryIO, path: Path) -> BinaryIO:
 
 
 class _Parts(io.RawIOBase):
-    """A stream of what an iterator yields."""
+    """A stream of the parts that an iterator yields."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
-        self._parts, self._rest = parts, b""
+        self._parts = parts
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
@@ -57,10 +59,10 @@ class _Parts(io.RawIOBase):
             return 0
         except (OSError, EOFError, ValueError, zlib.error) as error:  # ValueError: Arrow's own
             raise DamagedFileError(str(error)) from error
-        given = self._rest[: len(buffer)]
-        buffer[: len(given)] = given
-        self._rest = self._rest[len(given) :]
-        return len(given)
+        size = min(len(self._rest), len(buffer))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
 
 
 def _read(stream: BinaryIO) -> Iterator[bytes]:
@@ -76,11 +78,12 @@ def _bunzip(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _inflate(file: BinaryIO) -> Iterator[bytes]:
-    stream, given = zlib.decompressobj(), file.read(CHUNK_BYTES)
-    while given:
-        yield stream.decompress(given, CHUNK_BYTES)
-        given = (stream.unused_data if stream.eof else stream.unconsumed_tail) or file.read(CHUNK_BYTES)
-        if not given:
+    stream = zlib.decompressobj()
+    packed = file.read(CHUNK_BYTES)
+    while packed:
+        yield stream.decompress(packed, CHUNK_BYTES)
+        packed = (stream.unused_data if stream.eof else stream.unconsumed_tail) or file.read(CHUNK_BYTES)
+        if not packed:
             yield stream.flush()
             if not stream.eof:
                 raise EOFError("the stream ends in its middle")
@@ -99,28 +102,28 @@ def _unblock(file: BinaryIO, codec: str) -> Iterator[bytes]:
     import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 
     unpack: Callable[..., bytes] = cast(Any, pyarrow).Codec(codec).decompress
-    while left := _length(file):
-        while left > 0:
-            packed = _exactly(file, _length(file))
-            size = _unpacked_size(unpack, packed, left) if codec == "lz4_raw" else _snappy_size(packed)
-            if size > left:
+    while remaining := _read_length(file):
+        while remaining > 0:
+            packed = _read_exactly(file, _read_length(file))
+            size = _lz4_size(unpack, packed, remaining) if codec == "lz4_raw" else _snappy_size(packed)
+            if size > remaining:
                 raise EOFError("a part of a block is longer than the block")
             yield unpack(packed, decompressed_size=size, asbytes=True)
-            left -= size
+            remaining -= size
 
 
 def _snappy_size(packed: bytes) -> int:
     """Return the unpacked size, with which the part begins: seven bits a byte, the lowest first."""
     size = 0
-    for place, byte in enumerate(packed[:5]):
-        size |= (byte & 0x7F) << (7 * place)
+    for position, byte in enumerate(packed[:5]):
+        size |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return size
     raise EOFError("a part of a block has no length")
 
 
-def _unpacked_size(unpack: Callable[..., bytes], packed: bytes, most: int) -> int:
-    """Return the unpacked size, which LZ4 does not record: the smallest that has room, usually the largest possible."""
+def _lz4_size(unpack: Callable[..., bytes], packed: bytes, largest: int) -> int:
+    """Return the unpacked size, which LZ4 does not record: the smallest that suffices, usually the largest."""
 
     def fits(size: int) -> bool:
         try:
@@ -129,16 +132,12 @@ def _unpacked_size(unpack: Callable[..., bytes], packed: bytes, most: int) -> in
             return False
         return True
 
-    if not fits(most - 1):
-        return most
-    low, high = 0, most - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return low
+    if not fits(largest - 1):
+        return largest
+    return bisect_left(range(largest - 1), 1, key=fits)
 
 
-def _length(file: BinaryIO) -> int:
+def _read_length(file: BinaryIO) -> int:
     """Return the next length; zero at the end."""
     read = file.read(LENGTH_BYTES)
     if read and len(read) < LENGTH_BYTES:
@@ -149,7 +148,7 @@ def _length(file: BinaryIO) -> int:
     return length
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def _read_exactly(file: BinaryIO, size: int) -> bytes:
     read = file.read(size)
     if len(read) < size or not size:
         raise EOFError("it ends within a block")

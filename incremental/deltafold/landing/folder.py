@@ -1,7 +1,7 @@
 """List the partitions and files of a folder of input files, without Spark.
 
-Files are compared by name, size and modification time, and where that is not enough by a digest of their content. A
-file or folder that no reader would read is an error; names that begin with . or _ are ignored.
+Files are compared by name, size and modification time, and where these differ by a digest of their content. A file or
+folder that Spark would not read is an error; names that begin with . or _ are ignored.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deltafold.landing.containment import check_link, check_root, open_file_with
 
 UNPARTITIONED = "*"  # the one partition of a source without a partition column
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-Facts = list[list[object]]
+Facts = list[list[object]]  # of each file: its name, bytes, time of the last change, and in a store its entity tag
 
 
 @dataclass(frozen=True)
 class Partition:
-    """The files of one partition: its key (the folder's value, decoded), its folder, and the facts of `data_files`."""
+    """The files of one partition; key: the value in the folder's name, decoded."""
 
     key: str
     folder: Path
@@ -35,56 +35,60 @@ class Partition:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Return the data files."""
-        return tuple(self.folder / str(fact[0]) for fact in self.files)
+        """The data files."""
+        return tuple(self.folder / str(name) for name, *_ in self.files)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the files."""
-        return sum(int(str(fact[1])) for fact in self.files)
+        """The bytes of the files."""
+        return sum(int(str(size)) for _, size, *_ in self.files)
 
 
 def data_files(folder: Path) -> Facts:
     """Return the data files of a folder: name, bytes, nanoseconds of the last change."""
-    files = sorted(f for f in folder.iterdir() if f.is_file() and is_data(f.name))
-    facts = ((f.name, f.stat()) for f in files)
-    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in facts]
+    files = sorted(file for file in folder.iterdir() if file.is_file() and is_data(file.name))
+    statuses = [(file.name, file.stat()) for file in files]
+    return [[name, status.st_size, status.st_mtime_ns] for name, status in statuses]
 
 
 def is_data(name: str) -> bool:
-    """Return whether a name is one of data; Spark and Hive ignore the others too."""
+    """Return whether a file or folder of this name is read; Spark and Hive ignore the others too."""
     return name[0] not in "._" and not name.endswith("._COPYING_")
 
 
 def partitions_in(source: str, files: Files) -> dict[str, Partition]:
-    """Return the partitions that have files, by key, in order; raises SourceError for invalid ones."""
+    """Return the partitions that have files, by key, in order. Raises SourceError for invalid ones."""
     root = Path(files.path).absolute()
     check_root(source, root)
     if not root.is_dir():
         raise SourceError(f"source {source}: there is no folder {root}. Create it, or correct the path.")
-    found = list[Partition]()
-    for key, folder in partition_folders(source, files.partition_by, root):
-        check_names(source, root, folder)
-        found.append(Partition(key, folder, data_files(folder)))
-    return by_key(source, found)
+    partitions = list[Partition]()
+    for key, folder in _partition_folders(source, files.partition_by, root):
+        _check_names(source, root, folder)
+        partitions.append(Partition(key, folder, data_files(folder)))
+    return by_key(source, partitions)
 
 
 def by_key(source: str, partitions: Iterable[Partition]) -> dict[str, Partition]:
-    """Return the partitions that have files, in the order of their keys; raises SourceError where two are the same."""
-    found, folders = dict[str, Partition](), dict[str, Path]()
-    for each in partitions:
-        for name in {each.key, spark_value(each.folder)}:
-            if folders.setdefault(name, each.folder) != each.folder:
-                other = f"{printable(folders[name])} and {printable(each.folder)}"
-                raise SourceError(f"source {source}: {other} are the same partition. Keep one.")
-        if each.files:
-            found[each.key] = each
-    return dict(sorted(found.items()))
+    """Return the partitions that have files, in the order of their keys. Raises SourceError where two are the same."""
+    with_files = dict[str, Partition]()
+    folders = dict[str, Path]()
+    for partition in partitions:
+        folder = partition.folder
+        for name in {partition.key, spark_value(folder)}:
+            if folders.setdefault(name, folder) != folder:
+                both = f"{printable(folders[name])} and {printable(folder)}"
+                raise SourceError(f"source {source}: {both} are the same partition. Keep one.")
+        if partition.files:
+            with_files[partition.key] = partition
+    return dict(sorted(with_files.items()))
 
 
-def check_names(source: str, root: Path, folder: Path) -> None:
-    """Raise SourceError for files among the data files that would not, could not or must not be read."""
-    for child in (each for each in folder.iterdir() if is_data(each.name)):
+def _check_names(source: str, root: Path, folder: Path) -> None:
+    """Raise SourceError for children of a folder that Spark would not, could not or must not read."""
+    for child in folder.iterdir():
+        if not is_data(child.name):
+            continue
         check_link(source, root, child)
         if child.is_dir():
             raise refuse_folder(source, child)
@@ -113,8 +117,8 @@ def refuse_folder(source: str, folder: Path) -> SourceError:
     )
 
 
-def partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
-    """Return the folders by key; raises SourceError for anything beside them."""
+def _partition_folders(source: str, column: str | None, root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the folders of the partitions with their keys. Raises SourceError for anything beside them."""
     if column is None:
         yield UNPARTITIONED, root
         return
@@ -122,11 +126,11 @@ def partition_folders(source: str, column: str | None, root: Path) -> Iterator[t
         if not is_data(child.name):
             continue
         check_link(source, root, child)
-        yield partition_key(source, column, child, child.is_dir()), child
+        yield partition_key(source, column, child, is_folder=child.is_dir()), child
 
 
-def partition_key(source: str, column: str, folder: Path, is_folder: bool) -> str:
-    """Return the key that the name of a partition's folder gives; raises SourceError for another name, or a file."""
+def partition_key(source: str, column: str, folder: Path, *, is_folder: bool) -> str:
+    """Return the key in the name of a partition's folder. Raises SourceError for another name, or a file."""
     name, equals, value = folder.name.partition("=")
     if not is_folder or name != column or not equals:
         raise SourceError(
@@ -144,28 +148,26 @@ def partition_key(source: str, column: str, folder: Path, is_folder: bool) -> st
 
 
 def spark_value(folder: Path) -> str:
-    """Return the value that Spark reads from a partition's folder: each %xx is a character to it, not a UTF-8 byte."""
+    """Return the value that Spark reads from a partition's folder: it decodes each %xx as a character, not a byte."""
     value = folder.name.partition("=")[2]
-    return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), value)
+    return re.sub("%([0-9A-Fa-f]{2})", lambda escape: chr(int(escape[1], 16)), value)
 
 
 def file_digest(source: str, root: Path, path: Path) -> str:
-    """Return a digest of what a file below a source's folder contains."""
+    """Return a digest of the content of a file below a source's folder."""
     with open_file_within(source, root, path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_digest(files: Mapping[str, str]) -> str:
-    """Return a digest of what the files of a partition contain, the same after a copy or a touch; files: theirs by
-    name.
-    """
+    """Return a digest of the content of a partition, the same after a copy or a touch; files: their digests by name."""
     contents = "\n".join(f"{name}\0{digest}" for name, digest in files.items())
     return hashlib.sha256(contents.encode()).hexdigest()[:32]
 
 
 @contextmanager
 def explain_read_errors(source: str) -> Generator[None]:
-    """Name the file in errors of files that vanish or may not be read within the block."""
+    """Raise SourceErrors, which name the file, for files that vanish or may not be read within the block."""
     try:
         yield
     except FileNotFoundError as error:

@@ -2,11 +2,11 @@
 
 | format | Spark's reader | schema beside the partition column | a malformed row |
 | --- | --- | --- | --- |
-| csv, json | of that name | any | can be found |
-| xml | of that name | any | its file fails |
-| text | text | one STRING: a line, or a file with `wholetext` | there is none |
-| parquet, orc, avro | of that name | any; every column is in every file | its file fails |
-| binary | binaryFile | of `path STRING, length BIGINT, content BINARY` | there is none |
+| csv, json | of that name | any | is found |
+| xml | of that name | any | makes its file invalid |
+| text | text | one STRING: a line, or a file with `wholetext` | cannot occur |
+| parquet, orc, avro | of that name | any; every column is in every file | makes its file invalid |
+| binary | binaryFile | some of `path STRING, length BIGINT, content BINARY` | cannot occur |
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark.sql import types as t
 from deltafold.algebra.sources import MARKED_FORMATS, SINGLE_VARIANT, Format
 
 FORMAT_DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    # RFC 4180: a quote within quotes is doubled, and a quoted value may hold line breaks. Spark writes a backslash
-    # before the quote instead, and would read what follows up to a later quote, with its rows, into one value.
+    # RFC 4180: a quote within quotes is doubled, and a quoted value may have line breaks. Spark expects a backslash
+    # before the quote instead, and would read all rows up to a later quote into one value.
     "csv": {
         "header": "true",
         "enforceSchema": "false",
@@ -37,7 +37,7 @@ FILE_COLUMNS = t.StructType(
         t.StructField("content", t.BinaryType()),
     ]
 )
-OFFERED = ("path", "length", "content")  # a copy of a file has another time
+DECLARABLE = ("path", "length", "content")  # without the time, which a copy of a file does not keep
 
 
 def spark_name(format: Format) -> str:
@@ -73,7 +73,7 @@ def is_single_variant(options: Mapping[str, str]) -> bool:
 
 
 def read_columns(format: Format, declared: Sequence[t.StructField]) -> list[t.StructField]:
-    """Return the columns that Spark reads for those that are declared; the partition column is in neither."""
+    """Return the columns that Spark reads from files for the declared ones, both without the partition column."""
     match format:
         case "binary":
             return list(FILE_COLUMNS)
@@ -88,7 +88,7 @@ def schema_fault(
 ) -> str:
     """Return why files of a format cannot have these columns, and the fix; empty if they can.
 
-    partition: the column that is in the names of folders; options: those of the source.
+    partition: the partition column, which is in the names of folders; options: those of the source.
     """
     if format == "text" and (len(columns) != 1 or not isinstance(columns[0].dataType, t.StringType)):
         return "a source of text has one column of type STRING, its lines. Declare that, and split it in the query"
@@ -97,9 +97,9 @@ def schema_fault(
     if format == "binary" and partition in FILE_COLUMNS.names:
         return f"binary files have a column {partition} already. Name the partition column, and its folders, otherwise"
     if format == "binary":
-        known = {name: FILE_COLUMNS[name].dataType for name in OFFERED}
-        wrong = next((c for c in columns if c.name not in known or known[c.name] != c.dataType), None)
+        declarable = {name: FILE_COLUMNS[name].dataType for name in DECLARABLE}
+        wrong = next((column for column in columns if declarable.get(column.name) != column.dataType), None)
         if wrong is not None:
-            offered = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in known.items())
-            return f"binary files have no column {wrong.name} {wrong.dataType.simpleString()}. Choose among {offered}"
+            choice = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in declarable.items())
+            return f"binary files have no column {wrong.name} {wrong.dataType.simpleString()}. Choose among {choice}"
     return ""

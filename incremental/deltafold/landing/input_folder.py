@@ -1,20 +1,24 @@
-"""The folder of a source's input files, on this machine or in a store, as a landing works with it.
+"""Give a landing local files that no other user can change: those of a local folder, or copies of those in a store.
 
 | | on this machine | in a store |
 | --- | --- | --- |
-| `present` | lists folders | asks for all files below at once |
-| `fetch` | does nothing | copies the files of a partition to this machine, before they are looked into or read |
-| `open` | leaves the folder alone | removes the copies in the end, and names the store in errors |
+| `present` | lists folders | lists all files below by one request |
+| `fetch` | does nothing | copies the files of a partition to this machine, before they are checked or read |
+| `open` | does nothing | removes the copies in the end, and names the store in errors |
+| `stage` | yields the folder, or a private one with links or copies | yields the folder of the copies |
 
-So files of a store are checked, compared by content and read as local ones, all from one copy, whatever others write
-meanwhile. A file whose name, size, time and entity tag are those of the last landing is not copied.
+So files of a store are checked, compared by content and read from one copy, even if others write them meanwhile. A file
+whose name, size, time and entity tag are those of the last landing is not copied.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +33,7 @@ from deltafold.algebra.sources import Files
 from deltafold.lake.durable import Folder, make_private
 from deltafold.lake.remote.objects import copy_to_local, walk_folder
 from deltafold.lake.remote.remote_path import Place
+from deltafold.landing.containment import is_shared, open_file_within, open_folder_of
 from deltafold.landing.folder import (
     UNPARTITIONED,
     Facts,
@@ -40,20 +45,71 @@ from deltafold.landing.folder import (
     partitions_in,
     refuse_folder,
 )
-from deltafold.landing.staging import Staging
 from deltafold.spark.cache import cache_folder
 
 COPIES_AT_ONCE = 8
-MILLION = 1_000_000  # nanoseconds of a millisecond
+NANOSECONDS_PER_MILLISECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Protects the files of a source from changes by other users while Spark reads them.
+
+    Spark opens files by name, some time after they were checked. Where others may write, a name can lead elsewhere by
+    then, so the files are linked into a folder that only this user may enter, or copied where the system refuses links
+    (another disk, files of another user). Where nobody else may write, they are read in their own folder.
+
+    root: the folder of the source; folder: the private one.
+    """
+
+    source: str
+    root: Path
+    folder: Path
+
+    @contextmanager
+    def stage(self, partitions: Sequence[Partition]) -> Generator[Path]:
+        """Yield the folder where the files of some partitions are safe to read, by the same paths below it."""
+        if not is_shared(self.root, [partition.folder for partition in partitions]):
+            yield self.root
+            return
+        self.clear()
+        try:
+            self.fill([path for partition in partitions for path in partition.paths])
+            yield self.folder
+        finally:
+            self.clear()
+
+    def fill(self, paths: Sequence[Path]) -> None:
+        """Link or copy files into the staging folder."""
+        make_private(self.folder)
+        for path in paths:
+            target = self.folder / path.relative_to(self.root)
+            make_private(target.parent)
+            if not self._link(path, target):
+                with open_file_within(self.source, self.root, path) as file, target.open("xb") as copy:
+                    shutil.copyfileobj(file, copy, 1 << 20)
+
+    def clear(self) -> None:
+        """Remove the private folder, and what a crash may have left in it."""
+        Folder(self.folder).remove()
+
+    def _link(self, path: Path, target: Path) -> bool:
+        """Link a file, and return whether that was possible. Raises SourceError for one that was replaced by a link."""
+        with open_folder_of(self.source, self.root, path) as (folder, name), suppress(OSError):
+            os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(target.lstat().st_mode):
+                return True
+            target.unlink()
+        return False
 
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of this machine; own: where its files are staged."""
+    """A folder of this machine; staging: where its files are staged."""
 
     source: str
     files: Files
-    own: Path
+    staging: Path
 
     @property
     def root(self) -> Path:
@@ -61,25 +117,25 @@ class LocalFolder:
         return Path(self.files.path)
 
     def present(self) -> dict[str, Partition]:
-        """Return the partitions that have files, by key, in order; raises SourceError for invalid ones."""
+        """Return the partitions that have files, by key, in order. Raises SourceError for invalid ones."""
         return partitions_in(self.source, self.files)
 
     def fetch(self, partition: Partition) -> None:
-        """Do nothing: the files are here."""
+        """Do nothing: the files are on this machine."""
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Do nothing more than the block does."""
+        """Do nothing: there are no copies to remove."""
         yield
 
     def stage(self, partitions: Sequence[Partition]) -> AbstractContextManager[Path]:
         """Yield the folder where the files of some partitions are safe to read."""
-        return Staging(self.source, self.root, self.own).stage(partitions)
+        return Staging(self.source, self.root, self.staging).stage(partitions)
 
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """A folder in a store; root: where its files are copied to, below it as below the folder."""
+    """A folder in a store; root: the local folder that its files are copied to, by the same paths below it."""
 
     spark: SparkSession
     source: str
@@ -92,26 +148,27 @@ class StoreFolder:
         Raises SourceError for invalid ones, and where the store has no file below the folder.
         """
         with self._name_store():
-            column, folders = self.files.partition_by, self._folders()
-            keys = {
-                each: UNPARTITIONED if column is None else partition_key(self.source, column, each, True)
-                for each in folders
-            }
-            return by_key(self.source, (Partition(keys[each], each, facts) for each, facts in folders.items()))
+            column = self.files.partition_by
+            partitions = list[Partition]()
+            for folder, facts in self._folders().items():
+                key = UNPARTITIONED if column is None else partition_key(self.source, column, folder, is_folder=True)
+                partitions.append(Partition(key, folder, facts))
+            return by_key(self.source, partitions)
 
     def fetch(self, partition: Partition) -> None:
         """Copy the files of a partition, once in a landing.
 
-        Raises SourceError for one that is gone, and where the disk is too small.
+        Raises SourceError for a file that is gone, and where the disk is too small.
         """
         if all(path.exists() for path in partition.paths):
             return
         make_private(partition.folder)
-        needed, free = partition.bytes, disk_usage(self.root).free
-        if needed > free:
+        free = disk_usage(self.root).free
+        if partition.bytes > free:
             raise SourceError(
-                f"source {self.source} was not landed: the files of {partition.folder} have {needed:,} bytes, and the "
-                f"disk that they are copied to has {free:,} left. Make room there, or land the folder as a stream."
+                f"source {self.source} was not landed: the files of {partition.folder} have "
+                f"{partition.bytes:,} bytes, and the disk that they are copied to has {free:,} left. "
+                "Make room there, or land the folder as a stream."
             )
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
             list(pool.map(self._copy, partition.paths))
@@ -138,17 +195,18 @@ class StoreFolder:
 
     @contextmanager
     def stage(self, partitions: Sequence[Partition]) -> Generator[Path]:
-        """Yield the folder of the copies, which only this user may enter; those not looked into are copied first."""
-        for each in partitions:
-            self.fetch(each)
+        """Yield the folder of the copies, which only this user may enter; missing ones are copied now."""
+        for partition in partitions:
+            self.fetch(partition)
         yield self.root
 
     def _folders(self) -> dict[Path, Facts]:
-        """Return the files by the folder that they are copied to, each with name, bytes, nanoseconds and tag."""
-        column, folders = self.files.partition_by, dict[Path, Facts]()
+        """Return the files by the folder that they are copied to."""
+        column = self.files.partition_by
         depth = 0 if column is None else 1
+        folders = dict[Path, Facts]()
         try:
-            walked = walk_folder(self.files.path)
+            objects = sorted(walk_folder(self.files.path), key=lambda object_: object_.path)
         except FileNotFoundError:
             raise SourceError(
                 f"source {self.source}: there is no file at {self.files.path}. Put files there, or correct the path."
@@ -157,26 +215,26 @@ class StoreFolder:
             raise SourceError(
                 f"source {self.source}: {self.files.path} is a file. Declare the folder that it is in."
             ) from None
-        for each in sorted(walked, key=lambda each: each.path):
-            *above, name = each.path.split("/")
+        for object_ in objects:
+            *above, name = object_.path.split("/")
             if not all(map(is_data, (*above, name))):
                 continue
             check_file_name(self.source, self.root.joinpath(*above, name))
             if len(above) > depth:
                 raise refuse_folder(self.source, self.root.joinpath(*above[: depth + 1]))
             if column is not None and not above:
-                partition_key(self.source, column, self.root / name, False)
-            folders.setdefault(self.root.joinpath(*above), []).append(
-                [name, each.bytes, each.modified * MILLION, *each.tag]
-            )
+                partition_key(self.source, column, self.root / name, is_folder=False)
+            facts = folders.setdefault(self.root.joinpath(*above), [])
+            facts.append([name, object_.bytes, object_.modified * NANOSECONDS_PER_MILLISECOND, *object_.tag])
         return folders
 
     def _copy(self, path: Path) -> None:
         try:
             copy_to_local(f"{self.files.path}/{path.relative_to(self.root)}", path)
         except FileNotFoundError:
-            gone = f"source {self.source} was not landed: {path} disappeared meanwhile. Land again."
-            raise SourceError(gone) from None
+            raise SourceError(
+                f"source {self.source} was not landed: {path} disappeared meanwhile. Land again."
+            ) from None
 
     @contextmanager
     def _name_store(self) -> Generator[None]:
@@ -195,10 +253,8 @@ InputFolder = LocalFolder | StoreFolder
 
 def open_input(spark: SparkSession, source: str, files: Files, record: Place) -> InputFolder:
     """Return the folder of a source's files; record: the folder of the record of its landings."""
-    own = record / "incoming" if isinstance(record, Path) else _scratch(record)
-    return StoreFolder(spark, source, files, own) if is_remote(files.path) else LocalFolder(source, files, own)
-
-
-def _scratch(record: Place) -> Path:
-    """Return a local folder for copies, as the record is in a store."""
-    return cache_folder("incoming", private=True) / sha256(str(record).encode()).hexdigest()[:16]
+    if isinstance(record, Path):
+        copies = record / "incoming"
+    else:
+        copies = cache_folder("incoming", private=True) / sha256(str(record).encode()).hexdigest()[:16]
+    return StoreFolder(spark, source, files, copies) if is_remote(files.path) else LocalFolder(source, files, copies)

@@ -1,64 +1,106 @@
 """Land input files in a Delta table: one commit replaces the changed partitions.
 
-A partition is replaced as a whole (`replaceWhere`), so landing it again is an exact correction. Partitions that
-manifest.py records as unchanged are skipped; without a record, or after a change of the source's declaration, all
-partitions are reloaded.
+A partition is replaced as a whole (`replaceWhere`), so landing it again is an exact correction. The manifest, a small
+JSON file beside the lock of the source, records the files of each landed partition, and partitions whose files are
+unchanged are skipped; without a manifest, or after a change of the source's declaration, all partitions are reloaded.
+Partitions that are about to be written are first recorded as pending: after a crash, the next landing writes them again
+even if their old files are back.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import (
-    DataType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import DataType, StringType, StructType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.results.report import Landing
 from deltafold.algebra.sources import Files
-from deltafold.lake.durable import lock, make_private
+from deltafold.lake.durable import lock, make_private, write_durably
 from deltafold.lake.protocol import Table
 from deltafold.lake.remote.remote_path import Place, place_of
-from deltafold.landing.folder import UNPARTITIONED, Partition, data_files, explain_read_errors
+from deltafold.landing.folder import Facts, Partition, explain_read_errors
 from deltafold.landing.input_folder import InputFolder, open_input
-from deltafold.landing.malformed.quarantine import Quarantine
-from deltafold.landing.manifest import PENDING, Known, Manifest
-from deltafold.landing.partition_values import values
 from deltafold.landing.preflight.inspection import Inspection, in_batches
+from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import FileReader
-from deltafold.landing.schema_checks import check_partition_keys, checked_schema, types
+from deltafold.landing.schema_checks import check_partition_keys, checked_schema, partition_values, types
 from deltafold.landing.streams.position import list_readings
 from deltafold.landing.writer import Replacement, Written
 from deltafold.telemetry.events import log_work
 
 
 @dataclass(frozen=True)
-class Found:
-    """The findings of a landing by partition: present, remembered and examined files; changed and removed partitions.
+class LandedFiles:
+    """The entry of a partition in the manifest: its files, and a digest of their content."""
 
-    manifest_lost: there is none; replaces_all: all rows are to be replaced, for this or another reason.
+    files: Facts
+    digest: str
+
+
+PENDING = LandedFiles([], "")  # differs from every partition that has files
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest of a source, which is valid for one way to read its files.
+
+    declared: the declaration of the source, as JSON; settings: those of the session. Earlier releases did not record
+    the settings, which are then assumed not to have changed.
+    """
+
+    folder: Place
+    declared: str
+    settings: dict[str, str]
+
+    def read(self) -> dict[str, LandedFiles] | None:
+        """Return the landed partitions; None if there is no valid manifest."""
+        try:
+            content = json.loads((self.folder / "manifest.json").read_text())
+            if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
+                return None
+            return {key: LandedFiles(**entry) for key, entry in content["partitions"].items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def begin(self, landed: Mapping[str, LandedFiles] | None, partitions: Iterable[str]) -> None:
+        """Record that partitions are about to be written; landed: those before, None if unknown."""
+        self.remember(None if landed is None else {**landed, **dict.fromkeys(partitions, PENDING)})
+
+    def remember(self, partitions: Mapping[str, LandedFiles] | None) -> None:
+        """Record the landed partitions, atomically; None: they are unknown."""
+        recorded = {key: asdict(entry) for key, entry in (partitions or {}).items()}
+        content = {"declared": self.declared, "settings": self.settings, "partitions": recorded}
+        write_durably(self.folder / "manifest.json", json.dumps({} if partitions is None else content, sort_keys=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The partitions that a landing has to write.
+
+    present: those with files; recorded: the entries of the manifest; examined: the new entries of the partitions that
+    the landing is about; changed, removed: those of them to write; manifest_lost: there is no valid manifest;
+    replaces_all: all rows are replaced, for this or another reason.
     """
 
     present: dict[str, Partition]
-    known: dict[str, Known]
-    seen: dict[str, Known]
+    recorded: dict[str, LandedFiles]
+    examined: dict[str, LandedFiles]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     manifest_lost: bool
     replaces_all: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileLander:
-    """Lands the files of one source into its table."""
+    """Lands the files of one source into its table; folder: that of its manifest and its lock."""
 
     spark: SparkSession
     name: str
@@ -69,53 +111,54 @@ class FileLander:
     lock_seconds: float
 
     def land(self, partitions: Sequence[str] | None) -> Landing:
-        """Land what changed of the named partitions (they are compared by content), or of all.
+        """Land the changed ones of the named partitions, which are compared by content, or of all.
 
-        Raises SourceError for malformed rows and files, with file, row and reason; nothing is landed then. Rows that
-        are quarantined instead raise nothing.
+        Raises SourceError for malformed files and rows, unless these are quarantined, with file, row and reason;
+        nothing is landed then.
         """
         return self._land_and_log(partitions, replay=False)
 
-    def replay(self, allow_loss: bool = False) -> Landing:
+    def replay(self, *, allow_loss: bool = False) -> Landing:
         """Land the partitions that have rows in quarantine again, by the schema that is declared now.
 
-        Where the landed table has another schema, it takes the declared one, and all partitions are landed again.
-        allow_loss: for streams; files lose nothing.
+        If the landed table has another schema, it gets the declared one, and all partitions are landed again.
+        allow_loss: for streams alone, since files are read completely.
         """
         return self._land_and_log(None, replay=True)
 
-    def _land_and_log(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+    def _land_and_log(self, partitions: Sequence[str] | None, *, replay: bool) -> Landing:
         with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
-            work.result = landing = self._replace_changed(partitions, replay)
+            work.result = landing = self._replace_changed(partitions, replay=replay)
         return landing
 
-    def _replace_changed(self, partitions: Sequence[str] | None, replay: bool) -> Landing:
+    def _replace_changed(self, partitions: Sequence[str] | None, *, replay: bool) -> Landing:
         start = time.monotonic()
-        held = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds)
-        with held, self._input.open(), explain_read_errors(self.name):
+        source_lock = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds)
+        with source_lock, self._input.open(), explain_read_errors(self.name):
             if isinstance(self.folder, Path) and list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name}: declared as files, but its landed table was landed from a stream. "
                     "Declare the files under another name."
                 )
-            reshaped, quarantined = self._is_reshaped(replay), self.quarantine.counts()
-            found = self._find_changes(partitions, quarantined, replay, reshaped)
+            reshaped = self._is_reshaped(replay=replay)
+            quarantined = self.quarantine.counts()
+            changes = self._find_changes(partitions, quarantined, replay=replay, reshaped=reshaped)
             written = Written(0)
-            if found.changed or found.removed or found.replaces_all:
-                check_partition_keys(self.spark, self.name, self._key_type, found.present)
-                written = self._write(found, reshaped, quarantined)
+            if changes.changed or changes.removed or changes.replaces_all:
+                check_partition_keys(self.spark, self.name, self._key_type, changes.present)
+                written = self._write(changes, quarantined, reshaped=reshaped)
                 quarantined = self.quarantine.counts()
-            self._manifest.remember({p: kept for p, kept in found.known.items() if p not in found.removed} | found.seen)
+            kept = {p: entry for p, entry in changes.recorded.items() if p not in changes.removed}
+            self._manifest.remember(kept | changes.examined)
             version = self.table.version()
         if version is None:
             raise SourceError(f"source {self.name}: no files yet in {self.files.path}. Put some there and land again.")
-        unchanged = tuple(p for p in found.seen if p not in found.changed)
         return Landing(
             source=self.name,
             version=version,
-            landed=found.changed,
-            unchanged=unchanged,
-            removed=found.removed,
+            landed=changes.changed,
+            unchanged=tuple(p for p in changes.examined if p not in changes.changed),
+            removed=changes.removed,
             rows=written.rows,
             seconds=time.monotonic() - start,
             quarantined=quarantined,
@@ -123,77 +166,93 @@ class FileLander:
             kept=written.kept,
         )
 
-    def _write(self, found: Found, reshaped: bool, quarantined: Mapping[str, int]) -> Written:
-        """Write what was found to have changed."""
-        changed = [found.present[p] for p in found.changed]
-        replaces_all = found.replaces_all or self.table.version() is None
+    def _write(self, changes: Changes, quarantined: Mapping[str, int], *, reshaped: bool) -> Written:
+        """Write the changed and removed partitions; quarantined: the rows in quarantine before, by partition."""
+        changed = [changes.present[p] for p in changes.changed]
+        replaces_all = changes.replaces_all or self.table.version() is None
         for table in (self.table, self.quarantine.table):
             make_private(place_of(table.path).parent)  # before Spark does
-        with self._input.stage(changed) as place:
-            self._manifest.begin(None if found.manifest_lost else found.known, [*found.changed, *found.removed])
-            records = FileReader(self.spark, self.files, self._schema, self._input.root, place)
+        with self._input.stage(changed) as staged:
+            self._manifest.begin(
+                None if changes.manifest_lost else changes.recorded, [*changes.changed, *changes.removed]
+            )
             return Replacement(
-                self.name,
-                records,
-                self.table,
-                self.quarantine,
-                changed,
-                found.removed,
-                replaces_all,
-                reshaped,
-                quarantined,
+                name=self.name,
+                reader=self._reader(staged),
+                table=self.table,
+                quarantine=self.quarantine,
+                changed=changed,
+                removed=changes.removed,
+                replaces_all=replaces_all,
+                reshaped=reshaped,
+                quarantined=quarantined,
             ).write()
 
+    def _reader(self, staged: Path) -> FileReader:
+        """Return the reader of the source's files; staged: the folder where they are safe to read."""
+        return FileReader(spark=self.spark, files=self.files, schema=self._schema, root=self._input.root, staged=staged)
+
     def partitions(self) -> tuple[str, ...]:
-        """Return every partition that has been dropped or landed, in order."""
+        """Return every partition that has files or was landed, in order."""
         with explain_read_errors(self.name):
             return tuple(sorted({*self._input.present(), *(self._manifest.read() or {})}))
 
     @property
     def _manifest(self) -> Manifest:
-        """Return the manifest; the content of the table depends on how files are read, not on the files alone."""
+        """The manifest for the way in which files are read now, on which the landed rows depend too."""
         declared = json.dumps([self.files.format, self.files.partition_by, sorted(self.files.options.items())])
-        root = self._input.root
-        reader = FileReader(self.spark, self.files, self._schema, root, root)
-        return Manifest(self.folder, declared, reader.settings)
+        return Manifest(self.folder, declared, self._reader(self._input.root).settings)
 
     @cached_property
     def _input(self) -> InputFolder:
         return open_input(self.spark, self.name, self.files, self.folder)
 
     def _find_changes(
-        self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], replay: bool, reshaped: bool
-    ) -> Found:
-        """Return the partitions to write: those that changed, those that were left out wrongly, or all.
+        self, partitions: Sequence[str] | None, quarantined: Mapping[str, int], *, replay: bool, reshaped: bool
+    ) -> Changes:
+        """Return the partitions to write: those that changed, those to land again by their rows in quarantine, or all.
 
-        A value is landed in all its spellings: who names one of them means its rows, and removing one takes them all.
+        A table does not distinguish the spellings of a value (2024-5-1 and 2024-05-01 of a DATE), so a landing of one
+        of them is a landing of all, and if one was removed, the others are written again.
         """
         present = self._input.present()
         manifest = {} if self.table.version() is None else self._manifest.read()
-        known, manifest_lost = manifest or {}, manifest is None
-        replaces_all = manifest_lost or reshaped
-        again = set(quarantined) if replay or self.files.malformed == "fail" else set[str]()
-        if replay and known and not replaces_all:
-            wanted = [p for p in quarantined if p in present or p in known]
+        recorded = manifest or {}
+        replaces_all = manifest is None or reshaped
+        if replay and recorded and not replaces_all:
+            selected = [p for p in quarantined if p in present or p in recorded]
         else:
-            wanted = self._select_partitions(None if replaces_all else partitions, present, known)
-        meant = self._find_values(present, known)
-        named = {meant[p] for p in wanted}
-        wanted = dict.fromkeys([*wanted, *(p for p in meant if meant[p] in named)])
-        removed = tuple(p for p in wanted if p not in present)
-        cleared = {meant[p] for p in removed}
-        again |= {p for p in wanted if meant[p] in cleared}
-        anyway = replaces_all or partitions is not None
-        seen = self._examine({p: present[p] for p in wanted if p in present}, {} if anyway else known)
-        changed = tuple(p for p in seen if replaces_all or p in again or seen[p].digest != known.get(p, PENDING).digest)
-        return Found(present, known, seen, changed, removed, manifest_lost, replaces_all)
+            selected = self._select_partitions(None if replaces_all else partitions, present, recorded)
+        values = self._find_values(present, recorded)
+        selected_values = {values[p] for p in selected}
+        selected = dict.fromkeys([*selected, *(p for p in values if values[p] in selected_values)])
+        removed = tuple(p for p in selected if p not in present)
+        removed_values = {values[p] for p in removed}
+        again = {p for p in selected if values[p] in removed_values}
+        if replay or self.files.malformed == "fail":
+            again |= set(quarantined)
+        reads_all = replaces_all or partitions is not None
+        examined = self._examine({p: present[p] for p in selected if p in present}, {} if reads_all else recorded)
+        return Changes(
+            present=present,
+            recorded=recorded,
+            examined=examined,
+            changed=tuple(
+                p
+                for p, entry in examined.items()
+                if replaces_all or p in again or entry.digest != recorded.get(p, PENDING).digest
+            ),
+            removed=removed,
+            manifest_lost=manifest is None,
+            replaces_all=replaces_all,
+        )
 
-    def _find_values(self, present: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, str]:
-        """Return the value of each partition; its key if all landed ones exist, so that none can be respelt."""
-        keys = [*present, *(key for key in known if key not in present)]
+    def _find_values(self, present: Mapping[str, Partition], recorded: Mapping[str, LandedFiles]) -> dict[str, str]:
+        """Return the value of each partition; its key if all landed ones exist, so that none was renamed."""
+        keys = [*present, *(key for key in recorded if key not in present)]
         if not present or len(keys) == len(present):
             return {key: key for key in keys}
-        return {key: value or key for key, value in values(self.spark, self._key_type, keys).items()}
+        return {key: value or key for key, value in partition_values(self.spark, self._key_type, keys).items()}
 
     @property
     def _key_type(self) -> DataType:
@@ -205,11 +264,13 @@ class FileLander:
         """Return the declared schema, checked against the declaration."""
         return checked_schema(self.name, self.files)
 
-    def _is_reshaped(self, replay: bool) -> bool:
-        """Return whether the landed table has another schema or partitioning; raises SourceError where that is not
-        allowed.
+    def _is_reshaped(self, *, replay: bool) -> bool:
+        """Return whether the landed table has another schema or partitioning than the declared one.
+
+        Raises SourceError for another schema, unless this is a replay.
         """
-        declared, version = types(self._schema), self.table.version()
+        declared = types(self._schema)
+        version = self.table.version()
         if version is None:
             return False
         landed = types(self.table.schema(version))
@@ -222,12 +283,12 @@ class FileLander:
         return landed != declared or self.table.partitioned_by(version) != columns
 
     def _select_partitions(
-        self, partitions: Sequence[str] | None, present: Mapping[str, Partition], known: Mapping[str, Known]
+        self, partitions: Sequence[str] | None, present: Mapping[str, Partition], recorded: Mapping[str, LandedFiles]
     ) -> list[str]:
         if partitions is None:
-            return sorted({*present, *known})
+            return sorted({*present, *recorded})
         for partition in partitions:
-            if partition not in present and partition not in known:
+            if partition not in present and partition not in recorded:
                 raise self._no_partition(partition)
         return list(dict.fromkeys(partitions))
 
@@ -238,7 +299,7 @@ class FileLander:
             return SourceError(
                 f"source {self.name}: it declares no `partition_by`, so no {partition!r}. Land all of it."
             )
-        if values(self.spark, self._key_type, [partition])[partition] is None:
+        if partition_values(self.spark, self._key_type, [partition])[partition] is None:
             kind = self._key_type.simpleString().upper()
             return SourceError(
                 f"source {self.name}: {partition!r} is not a partition, since {column} is a {kind}. Name such a value."
@@ -247,21 +308,21 @@ class FileLander:
         where = f"{self.files.path}/{column}={folder}"
         return SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
 
-    def _examine(self, partitions: Mapping[str, Partition], known: Mapping[str, Known]) -> dict[str, Known]:
-        """Return the manifest's entries; known: the old ones, kept if name, size and time of a partition's files are
-        the same.
+    def _examine(
+        self, partitions: Mapping[str, Partition], recorded: Mapping[str, LandedFiles]
+    ) -> dict[str, LandedFiles]:
+        """Return the manifest's entries for partitions; those with files of the same name, size and time keep theirs.
 
-        Raises SourceError for files that Spark would read wrongly, or for ever: before they are read to their end.
+        Raises SourceError for a file that Spark would read wrongly, or that would fill its memory.
         """
         columns = [field for field in self._schema if field.name != self.files.partition_by]
-        inspection = Inspection(self.spark, self.name, self.files, columns, self._input.root)
-        kept = {p: known[p] for p, each in partitions.items() if p in known and known[p].files == each.files}
+        inspection = Inspection(
+            spark=self.spark, source=self.name, files=self.files, columns=columns, root=self._input.root
+        )
+        kept = {p: recorded[p] for p in partitions if p in recorded and recorded[p].files == partitions[p].files}
         digests = dict[str, str]()
-        for batch in in_batches(each for p, each in partitions.items() if p not in kept):
+        for batch in in_batches(partition for p, partition in partitions.items() if p not in kept):
             for partition in batch:
                 self._input.fetch(partition)
-            digests |= zip((each.key for each in batch), inspection.digests(batch), strict=True)
-        return {p: kept.get(p) or Known(each.files, digests[p]) for p, each in partitions.items()}
-
-
-__all__ = ["UNPARTITIONED", "FileLander", "data_files"]
+            digests |= zip((partition.key for partition in batch), inspection.digests(batch), strict=True)
+        return {p: kept.get(p) or LandedFiles(partitions[p].files, digests[p]) for p in partitions}

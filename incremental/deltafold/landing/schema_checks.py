@@ -1,14 +1,16 @@
-"""Check the declared schema of input files, and that the keys of their partitions are values of it."""
+"""Check the declared schema of input files, and that the keys of partitions fit the type of their column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     AtomicType,
     DataType,
     DateType,
+    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -17,14 +19,14 @@ from pyspark.sql.types import (
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Files
+from deltafold.algebra.sqltext import literal
 from deltafold.landing.folder import HIVE_NULL, Partition
 from deltafold.landing.formats import schema_fault
-from deltafold.landing.partition_values import values
 from deltafold.landing.reader import declared_schema
 
 
 def checked_schema(name: str, files: Files) -> StructType:
-    """Return the declared schema of a source; raises SourceError where the declaration does not fit it."""
+    """Return the declared schema of a source. Raises SourceError for one that its format or options exclude."""
     schema = declared_schema(name, files)
     column = files.partition_by
     if column is not None and (column not in schema.names or not isinstance(schema[column].dataType, AtomicType)):
@@ -33,7 +35,7 @@ def checked_schema(name: str, files: Files) -> StructType:
     if fault := schema_fault(files.format, own, column, files.options):
         raise SourceError(f"source {name}: {fault}.")
     expire = files.expire
-    if expire is not None and not (expire.column in schema.names and is_event_time(schema[expire.column])):
+    if expire is not None and not (expire.column in schema.names and _is_event_time(schema[expire.column])):
         raise SourceError(
             f"source {name}: `expire` needs a DATE or TIMESTAMP of the schema, not {expire.column}. Name one."
         )
@@ -41,9 +43,9 @@ def checked_schema(name: str, files: Files) -> StructType:
 
 
 def check_partition_keys(spark: SparkSession, name: str, key_type: DataType, present: Mapping[str, Partition]) -> None:
-    """Raise SourceError for keys that do not fit the type of their column, or mean the same value."""
+    """Raise SourceError for keys that do not fit the type of their column, or are the same value."""
     keys_by = dict[str, str]()
-    for key, value in values(spark, key_type, [key for key in present if key != HIVE_NULL]).items():
+    for key, value in partition_values(spark, key_type, [key for key in present if key != HIVE_NULL]).items():
         folder = present[key].folder
         if value is None:
             kind = key_type.simpleString()
@@ -54,7 +56,7 @@ def check_partition_keys(spark: SparkSession, name: str, key_type: DataType, pre
         keys_by[value] = key
 
 
-def is_event_time(field: StructField) -> bool:
+def _is_event_time(field: StructField) -> bool:
     """Return whether a column can be an event time."""
     return isinstance(field.dataType, DateType | TimestampType | TimestampNTZType)
 
@@ -62,3 +64,19 @@ def is_event_time(field: StructField) -> bool:
 def types(schema: StructType) -> dict[str, str]:
     """Return column names and types, regardless of their order and of nullability."""
     return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def partition_values(spark: SparkSession, data_type: DataType, keys: Iterable[str]) -> dict[str, str | None]:
+    """Return the value of each key as text, None for a key that does not fit the type.
+
+    A landed table has values alone: for a DATE, 2024-5-1 and 2024-05-01 are two keys of one partition.
+    """
+    if isinstance(data_type, StringType):
+        return {key: key for key in keys}
+    rows = ", ".join(f"({literal(key)})" for key in keys)
+    if not rows:
+        return {}
+    type_ = data_type.simpleString()
+    value = f"try_cast(k AS {type_})" + (" + 0" if type_ in ("float", "double") else "")  # 0 and -0 are one value
+    frame = cast(Any, spark).sql(f"SELECT k, CAST({value} AS STRING) FROM VALUES {rows} AS t(k)")
+    return {str(key): text for key, text in frame.collect()}

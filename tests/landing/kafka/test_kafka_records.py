@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Stream
-from deltafold.landing.streams.kafka import column_fault
+from deltafold.landing.streams.arrivals import column_fault
 from deltafold.landing.streams.records import Split
 from deltafold.spark import catalyst
 
@@ -41,7 +41,9 @@ def test_fields_and_places(spark: SparkSession) -> None:
         spark, schema, (b"a", b'{"id":1}'), (None, b'{"id":2,"more":3}'), (b"c", None), (b"\xe9", b'{"id":3}'),
         (b"d", b'{"id":"x"}'), (b"e", b'{"id":4}{"id":5}'), (b"f", b""), (b"g", b'{"id":6,"s":"\xe9"}'), (b"h", b"{}"),
     )  # fmt: skip
-    assert rows(found.rows(False)) == sorted([(1, "a", 0, NOON), (2, None, 1, NOON), (None, "h", 8, NOON)], key=repr)
+    assert rows(found.rows(all_fit=False)) == sorted(
+        [(1, "a", 0, NOON), (2, None, 1, NOON), (None, "h", 8, NOON)], key=repr
+    )
     assert found.counts() == (3, 6)
     reasons = {row.line: (row.file, row.reason) for row in found.malformed().collect()}
     assert reasons == {
@@ -57,10 +59,10 @@ def test_fields_and_places(spark: SparkSession) -> None:
 def test_whole_messages(spark: SparkSession) -> None:
     """Protects from messages that are refused as JSON though nothing is read from them."""
     found = split(spark, "_value BINARY, _partition INT", (b"a", b"\xe9"), (None, None))
-    assert rows(found.rows(False)) == [(None, 0), (bytearray(b"\xe9"), 0)]
+    assert rows(found.rows(all_fit=False)) == [(None, 0), (bytearray(b"\xe9"), 0)]
     assert found.counts() == (2, 0)
     texts = split(spark, "_value STRING", (b"a", b"\xe9"), (None, b"x"))
-    assert (rows(texts.rows(False)), texts.counts()) == ([("x",)], (1, 1))
+    assert (rows(texts.rows(all_fit=False)), texts.counts()) == ([("x",)], (1, 1))
 
 
 def test_the_latest_message_of_a_key(spark: SparkSession) -> None:
@@ -69,8 +71,8 @@ def test_the_latest_message_of_a_key(spark: SparkSession) -> None:
         spark, "id INT, n INT", (b"1", b'{"n":1}'), (b"2", b'{"n":2}'), (b"1", b'{"n":3}'), (b"2", None), (b"3", None),
         (None, b'{"n":4}'), (b"x", b'{"n":5}'), (b"4", b"bad"), key="id",
     )  # fmt: skip
-    assert rows(found.rows(False)) == [(1, 3)]
-    assert rows(found.changes()) == [(1, 3, False), (2, None, True), (3, None, True)]
+    assert rows(found.rows(all_fit=False)) == [(1, 3)]
+    assert rows(found.latest()) == [(1, 3, False), (2, None, True), (3, None, True)]
     reasons = {row.line: row.reason for row in found.malformed().collect()}
     assert reasons == {5: "it has no key", 6: "its key is not a valid INT", 7: "it is not a record"}
 

@@ -130,7 +130,7 @@ def test_malformed_records(spark: SparkSession, in_memory: Lake, tmp_path: Path)
     latin = ('{"id":3,"page":"\ufffd"}', "it is not UTF-8")
     assert lenient.quarantined() == sorted([*BAD.items(), latin])
     lenient.put("more.json", "a", "b")
-    with pytest.raises(SourceError, match=r"2 records do not fit .* more than the 8 rows that its quarantine may hold"):
+    with pytest.raises(SourceError, match=r"2 records do not fit .* more than the 8 rows that its quarantine may have"):
         lenient.warehouse.land("clicks")
     lenient.declared["quarantine_limit"] = 9
     assert lenient.warehouse.land("clicks").left_out == 2

@@ -14,7 +14,7 @@ import dagster as dg
 from deltafold.dagster import jobs, keys
 from deltafold.dagster.automation.folders import partition_signatures
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags
-from deltafold.landing.landing import UNPARTITIONED
+from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import Pipeline
 
 Seen = Mapping[str, Mapping[str, str]]

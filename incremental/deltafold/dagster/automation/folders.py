@@ -16,8 +16,7 @@ from urllib.parse import unquote
 from upath import UPath
 
 from deltafold.algebra.local_path import is_remote
-from deltafold.landing.folder import is_data
-from deltafold.landing.landing import UNPARTITIONED, data_files
+from deltafold.landing.folder import UNPARTITIONED, data_files, is_data
 
 CHANGES = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
 """What file systems call the facts that change with a file."""

@@ -1,12 +1,12 @@
-"""Keep the position of a source in its stream, in the source's folder of the warehouse.
+"""Store the position of a source in its stream, in the source's folder of the warehouse.
 
     stream-<g>/            one reading of the stream from its beginning; a replay begins another one
       checkpoint/          Spark's: how far the stream has been read
-      incoming-<n>/        a Delta table: what Spark takes from the stream for landing n, until the landed table has it
-      position.json        the last landing that the landed table has, the one for which the stream was read to its end,
-                           and the stream that it is a position of
+      incoming-<n>/        a Delta table: the records for landing n, until they are in the landed table
+      position.json        the last landing in the landed table, the last one for which the stream was read to its end,
+                           and the identity of the stream
 
-The landed table decides which reading and which landing count: each commit of it carries `g·2^32 + n` as its mark.
+The landed table decides which reading and which landing are current: each of its commits has the mark `g·2^32 + n`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLE = re.compile(r"(?:incoming|arrivals)-(\d+)")
 
 @dataclass(frozen=True)
 class Note:
-    """What position.json says. landing: the last one that the landed table has; taken: the last sealed one."""
+    """The content of position.json. landing: the last one in the landed table; taken: the last sealed one."""
 
     landing: int
     stream: Mapping[str, str]
@@ -52,18 +52,18 @@ class Reading:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether Spark has begun to read, and still knows how far it came."""
+        """Whether Spark has begun to read, and its position is still recorded."""
         return (self.checkpoint / "metadata").exists()
 
     def incoming(self, landing: int) -> Place:
-        """Return the table that a landing reads the stream into."""
+        """Return the path of the table into which a landing reads the stream."""
         return self.path / f"incoming-{landing}"
 
     def arrivals(self, landing: int) -> Place | None:
-        """Return the table of a landing for which the stream has been read to its end; None before that."""
-        moved = self.path / f"arrivals-{landing}"  # by an earlier release, interrupted
-        if moved.is_dir():
-            return moved
+        """Return the path of a landing's table once the stream has been read to its end for it; None before that."""
+        sealed = self.path / f"arrivals-{landing}"  # of an earlier release, interrupted
+        if sealed.is_dir():
+            return sealed
         note = self.read_note()
         return self.incoming(landing) if note is not None and note.taken == landing else None
 
@@ -77,17 +77,17 @@ class Reading:
         self.note(0, identity)
 
     def note(self, landing: int, identity: Mapping[str, str]) -> None:
-        """Record the last landing that the landed table has."""
+        """Record the last landing in the landed table."""
         self._write(Note(landing, dict(identity)))
 
     def seal(self, landing: int) -> None:
-        """Declare the stream as read for a landing: its table gets no more rows."""
+        """Record that the stream has been read to its end for a landing: its table gets no more rows."""
         note = self.read_note()
         assert note is not None
         self._write(replace(note, taken=landing))
 
     def read_note(self) -> Note | None:
-        """Return what was recorded last; None before `begin`."""
+        """Return the content of position.json; None before `begin`."""
         try:
             return Note(**json.loads((self.path / "position.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -99,7 +99,8 @@ class Reading:
     def clear(self, landing: int) -> None:
         """Remove the tables of landings up to this one, and earlier readings.
 
-        A later one, of a replay that failed, keeps its number: Delta may still know the tables at its paths.
+        A later reading, of a replay that failed, stays, so that its number is not used again: Delta may have cached the
+        tables at its paths.
         """
         self.remove_tables(landing)
         for other in list_readings(self.folder):
@@ -108,13 +109,13 @@ class Reading:
 
     def remove_tables(self, landing: int) -> None:
         """Remove the tables of landings up to this one."""
-        for found in self.path.glob("*"):
-            if (name := TABLE.fullmatch(found.name)) and int(name[1]) <= landing:
-                Folder(found).remove()
+        for path in self.path.glob("*"):
+            if (name := TABLE.fullmatch(path.name)) and int(name[1]) <= landing:
+                Folder(path).remove()
 
 
 def list_readings(folder: Place) -> list[Reading]:
-    """Return the readings of a stream that the source's folder has, in order."""
+    """Return the readings in a source's folder, in order."""
     names = [READING.fullmatch(path.name) for path in folder.glob("stream-*")]
     return [Reading(folder, number) for number in sorted(int(name[1]) for name in names if name)]
 

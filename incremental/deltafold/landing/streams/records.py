@@ -1,20 +1,19 @@
-"""Split what arrived in a stream into the rows of its source and the records that fit none.
+"""Split the records of a stream into rows of its source and malformed records.
 
-| Spark's `from_json` would | here it is malformed |
-| --- | --- |
-| read the first of two JSON values in a line | the line |
-| put � for bytes that are not UTF-8 | the line |
-| put NULL for a value of another type | the line |
-| put NULL for a column that is in the names of folders (`day=1/`) | the line |
+A line of JSON is malformed where Spark's `from_json` would
 
-Messages of Kafka are the same, and malformed too without a value, or without a key that fits its column. With a `key`,
-a message without a value deletes the row of its key.
+- read the first of two JSON values in it,
+- put � for bytes that are not UTF-8,
+- put NULL for a value of another type, or
+- put NULL for a column that is in the names of folders (`day=1/`).
+
+The same holds for the value of a Kafka message, which is malformed too if it has no value, or a key that does not fit
+its column. With a `key`, a message without a value deletes the row of its key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import assert_never, cast
@@ -27,13 +26,11 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import KAFKA, PARSED_FORMATS, ParsedFormat, Stream
 from deltafold.algebra.sqltext import quoted
 from deltafold.landing.formats import FORMAT_DEFAULTS
-from deltafold.landing.malformed.parse_errors import NO_RECORD, shorten
-from deltafold.landing.malformed.reason import CORRUPT, PERMISSIVE, MalformedReason
+from deltafold.landing.malformed import CORRUPT, NO_RECORD, PERMISSIVE, MalformedReason, shorten
 from deltafold.landing.reader import FILE
-from deltafold.landing.streams.arrivals import parsing_options
-from deltafold.landing.streams.kafka import KEY, OFFSET, RECORD, own_column, own_columns
+from deltafold.landing.streams.arrivals import KEY, OFFSET, RECORD, own_column, own_columns, parsing_options
 
-PARSED, GONE, LATEST = "__parsed", "__gone", "__latest"
+PARSED, DELETED, LATEST = "__parsed", "__deleted", "__latest"
 SEVERAL_VALUES = "text follows its JSON value"
 NOT_UTF8 = "it is not UTF-8"
 IN_FOLDER = "its file is in a folder that names a column, as Files(…, partition_by=…) reads it"
@@ -46,7 +43,7 @@ Fault = tuple[Column, str]
 
 @dataclass(frozen=True)
 class Split:
-    """The records of one landing; arrived: as Intake stored them."""
+    """The records of one landing; arrived: the rows that Intake stored."""
 
     stream: Stream
     schema: StructType
@@ -57,55 +54,56 @@ class Split:
         """Whether records can be malformed."""
         return self.stream.format in PARSED_FORMATS
 
-    def rows(self, all_fit: bool) -> DataFrame:
+    def rows(self, *, all_fit: bool) -> DataFrame:
         """Return the rows, with the declared columns; with a key, the latest one of each, unless it was deleted.
 
-        all_fit: no record is malformed, so that none is examined again.
+        all_fit: no record is malformed, so records need not be checked again.
         """
         if not self.can_fail:
             return self.arrived.select(*self._stored_columns())
         if self.stream.key is None and all_fit:
             return self._read().select(*map(quoted, self.schema.names))
-        fitting = self._read().where(F.col(CORRUPT).isNull()) if self.stream.key is None else self._latest()
-        return fitting.where(~F.col(GONE)).select(*map(quoted, self.schema.names))
-
-    def changes(self) -> DataFrame:
-        """Return the latest row of each key, and in GONE whether it is deleted."""
-        return self._latest()
+        fitting = self._read().where(F.col(CORRUPT).isNull()) if self.stream.key is None else self.latest()
+        return fitting.where(~F.col(DELETED)).select(*map(quoted, self.schema.names))
 
     def malformed(self) -> DataFrame:
         """Return the malformed records: origin, offset in it, the record as it arrived, and the reason."""
-        broken = self._read().where(F.col(CORRUPT).isNotNull())
-        offset = F.col(OFFSET) if self.stream.format == KAFKA else F.lit(None)
-        details = {"file": F.col(FILE), "line": offset.cast("bigint"), "row": F.col(CORRUPT), "reason": self._reason()}
-        return broken.select(*(value.alias(name) for name, value in details.items()))
+        offset = F.col(OFFSET) if self._is_kafka else F.lit(None)
+        malformed = self._read().where(F.col(CORRUPT).isNotNull())
+        return malformed.select(
+            F.col(FILE).alias("file"),
+            offset.cast("bigint").alias("line"),
+            F.col(CORRUPT).alias("row"),
+            self._reason().alias("reason"),
+        )
 
     def counts(self) -> tuple[int, int]:
         """Return the number of records that fit and of malformed ones."""
         fits = F.col(CORRUPT).isNull()
-        found = self._read().agg(F.count_if(fits).alias(GOOD_ROWS), F.count_if(~fits).alias(MALFORMED)).first()
-        assert found is not None
-        return int(found[GOOD_ROWS]), int(found[MALFORMED])
+        counts = self._read().agg(F.count_if(fits).alias(GOOD_ROWS), F.count_if(~fits).alias(MALFORMED)).first()
+        assert counts is not None
+        return int(counts[GOOD_ROWS]), int(counts[MALFORMED])
 
-    def _latest(self) -> DataFrame:
+    def latest(self) -> DataFrame:
+        """Return the latest row of each key, and in DELETED whether it is deleted."""
         assert self.stream.key is not None
         read = self._read().where(F.col(CORRUPT).isNull())
-        columns = F.struct(*map(quoted, self.schema.names), GONE)
+        columns = F.struct(*map(quoted, self.schema.names), DELETED)
         order = F.struct(OFFSET, "_timestamp")  # a key has one partition, in which offsets grow
         latest = read.groupBy(quoted(self.stream.key)).agg(F.max_by(columns, order).alias(LATEST))
         return latest.select(f"{LATEST}.*")
 
     def _read(self) -> DataFrame:
-        """Return the stored columns beside the declared ones, GONE, and in CORRUPT the text of a malformed record."""
-        never = F.lit(False).alias(GONE)
+        """Return the declared columns, the stored ones, DELETED, and in CORRUPT the text of a malformed record."""
+        not_deleted = F.lit(col=False).alias(DELETED)
         format = self._format
         match format:
             case "csv":
-                return self.arrived.select(*self._stored_columns(), CORRUPT, FILE, never)
+                return self.arrived.select(*self._stored_columns(), CORRUPT, FILE, not_deleted)
             case "text":
                 (name,) = self.schema.names
-                broken = F.when(~F.is_valid_utf8(RECORD), F.make_valid_utf8(RECORD))
-                return self.arrived.select(F.col(RECORD).alias(name), broken.alias(CORRUPT), FILE, never)
+                corrupt = F.when(~F.is_valid_utf8(RECORD), F.make_valid_utf8(RECORD))
+                return self.arrived.select(F.col(RECORD).alias(name), corrupt.alias(CORRUPT), FILE, not_deleted)
             case "json" | "kafka":
                 return self._read_json()
             case _:
@@ -116,13 +114,14 @@ class Split:
         lines = self.arrived if self._is_kafka else self.arrived.where(F.col(RECORD).rlike(r"\S"))
         parsed = F.from_json(self._text, StructType(fields), {**parsing_options(self.stream.options), **PERMISSIVE})
         read = lines.withColumn(PARSED, parsed)
-        unparsed = F.col(PARSED)[CORRUPT].isNotNull() if self._fields else F.lit(False)
-        fault = reduce(lambda one, other: one | other[0], self._faults, unparsed)
-        broken = F.when(F.coalesce(fault, F.lit(False)), F.coalesce(F.make_valid_utf8(self._text), F.lit("")))
-        gone = F.col(RECORD).isNull() if self.stream.key else F.lit(False)
+        false = F.lit(col=False)
+        unparsed = F.col(PARSED)[CORRUPT].isNotNull() if self._fields else false
+        is_malformed = reduce(lambda any_, fault: any_ | fault[0], self._faults, unparsed)
+        corrupt = F.when(F.coalesce(is_malformed, false), F.coalesce(F.make_valid_utf8(self._text), F.lit("")))
+        deleted = F.col(RECORD).isNull() if self.stream.key else false
         stored = [name for name in self.arrived.columns if name not in self.schema.names]
         columns = [self._column(field).alias(field.name) for field in self.schema]
-        return read.select(*columns, broken.alias(CORRUPT), gone.alias(GONE), PARSED, *stored)
+        return read.select(*columns, corrupt.alias(CORRUPT), deleted.alias(DELETED), PARSED, *stored)
 
     def _column(self, field: StructField) -> Column:
         if field.name == self.stream.key:
@@ -133,7 +132,7 @@ class Split:
 
     @property
     def _format(self) -> ParsedFormat:
-        """The format of records that can be malformed; raises ValueError for another one, which is not parsed."""
+        """The format, if its records can be malformed. Raises ValueError for another one, which is not parsed."""
         if not self.can_fail:
             raise ValueError(f"records of the format {self.stream.format} are not parsed")
         return cast(ParsedFormat, self.stream.format)
@@ -156,7 +155,7 @@ class Split:
 
     @property
     def _faults(self) -> list[Fault]:
-        """The faults of a record that its parser does not find, in the order in which they are told."""
+        """The faults of a record that its parser does not find, the first one of which is reported."""
         if not self._is_kafka:
             in_folder = F.col(FILE).rlike(f"/({'|'.join(map(re.escape, self.schema.names))})=[^/]*/")
             return [(~F.is_valid_utf8(RECORD), NOT_UTF8), (in_folder, IN_FOLDER), *self._value_faults]
@@ -164,29 +163,30 @@ class Split:
 
     @property
     def _value_faults(self) -> list[Fault]:
-        """A record is one JSON value; within brackets Spark's parser reads all of it."""
-        within = F.concat(F.lit("["), self._text, F.lit("]"))
-        listed = F.from_json(within, "ARRAY<STRING>", parsing_options(self.stream.options))
-        several = F.col(RECORD).isNotNull() & (F.coalesce(F.size(listed), F.lit(0)) != 1)
-        none = [] if self.stream.key else [(F.col(RECORD).isNull(), NO_VALUE)]
-        none += [(~self._text.rlike(r"\S"), NO_RECORD)]
-        return [*none, (several & F.col(PARSED)[CORRUPT].isNull(), SEVERAL_VALUES)]
+        """The faults of a record that is not one JSON value; within brackets Spark's parser reads all values."""
+        array = F.concat(F.lit("["), self._text, F.lit("]"))
+        values = F.from_json(array, "ARRAY<STRING>", parsing_options(self.stream.options))
+        several = F.col(RECORD).isNotNull() & (F.coalesce(F.size(values), F.lit(0)) != 1)
+        return [
+            *([] if self.stream.key else [(F.col(RECORD).isNull(), NO_VALUE)]),
+            (~self._text.rlike(r"\S"), NO_RECORD),
+            (several & F.col(PARSED)[CORRUPT].isNull(), SEVERAL_VALUES),
+        ]
 
     @property
     def _key_faults(self) -> list[Fault]:
         if self.stream.key is None:
             return []
         field = self.schema[self.stream.key]
-        wrong = f"its key is not a valid {field.dataType.simpleString().upper()}"
         return [
             (F.col(KEY).isNull(), NO_KEY),
             (~F.is_valid_utf8(F.col(KEY).cast("string")), NOT_UTF8),
-            (self._column(field).isNull(), wrong),
+            (self._column(field).isNull(), f"its key is not a valid {field.dataType.simpleString().upper()}"),
         ]
 
     @property
     def _text_faults(self) -> list[Fault]:
-        """The texts of a message that are not UTF-8."""
+        """The faults of a message with texts that are not UTF-8."""
         texts = [own_column(field) for field in own_columns(self.schema) if field.dataType == StringType()]
         texts += [self._text] if self._fields else []
         return [(~F.is_valid_utf8(text), NOT_UTF8) for text in texts]
@@ -206,22 +206,21 @@ class Split:
 
     def _json_reason(self, parsed: Column) -> Column:
         """Return the reason for a malformed record; parsed: that of its value, read again."""
-        fields: Sequence[StructField] = self._fields
         reason = F.lit(None).cast("string")
         for condition, words in reversed(self._faults):
             reason = F.when(condition, words).otherwise(reason)
-        return F.coalesce(reason, parsed) if fields else reason
+        return F.coalesce(reason, parsed) if self._fields else reason
 
     def _stored_columns(self) -> list[Column]:
         """Return the stored columns by their declared names."""
         return [F.col(f"c{i}").alias(field.name) for i, field in enumerate(self.schema)]
 
 
-def malformed_error(name: str, split: Split, count: int, also: str = "") -> SourceError:
-    """Return the error for malformed records, which cites one of them."""
+def malformed_error(name: str, split: Split, count: int, refusal: str = "") -> SourceError:
+    """Return the error for malformed records, which cites one of them; refusal: why they are not quarantined."""
     (first,) = split.malformed().limit(1).collect()
     records = "record does" if count == 1 else "records do"
-    what = f"{count:,} {records} not fit the declared schema{also}"
+    what = f"{count:,} {records} not fit the declared schema{refusal}"
     fix = "Declare `malformed: quarantine` and land again, or correct the stream or the schema and replay it."
     offset = "" if first["line"] is None else f", offset {first['line']}"
     shown = f"the first one in {first['file']}{offset}: {shorten(first['reason'])}, in {shorten(first['row'])}"

@@ -1,12 +1,14 @@
 """Land a stream in a Delta table, exactly once.
 
-1. Structured Streaming takes what has arrived into a table of this landing (arrivals.py), and the table is sealed.
-2. Malformed records are added to the quarantine, or refused; the rows are added to the landed table. Both commits carry
-   the landing's mark, so Delta skips them when they are repeated.
+1. Structured Streaming reads the stream to its present end into a table of this landing (arrivals.py), and the table is
+   sealed.
+2. Malformed records are added to the quarantine, or refused; the rows are added to the landed table. Both commits have
+   the landing's mark, so they are skipped when they are repeated.
 3. The table of the landing is removed.
 
-A crash before the seal goes on reading; one after it repeats step 2 with the same records. A replay reads the stream
-again from its beginning, and what it finds replaces all rows of the landed table and of the quarantine.
+After a crash before the seal, the next landing reads on; after a crash later, it repeats step 2 with the same records.
+A replay reads the stream again from its beginning, and its rows replace all rows of the landed table and of the
+quarantine.
 """
 
 from __future__ import annotations
@@ -31,20 +33,19 @@ from deltafold.lake.files import needs_mapping
 from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.landing.folder import UNPARTITIONED
-from deltafold.landing.malformed.quarantine import Quarantine
+from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import declared_schema
 from deltafold.landing.schema_checks import types
-from deltafold.landing.streams.arrivals import Intake
-from deltafold.landing.streams.kafka import column_fault
+from deltafold.landing.streams.arrivals import Intake, column_fault
 from deltafold.landing.streams.position import Reading, list_readings, split_mark
-from deltafold.landing.streams.records import GONE, Split, malformed_error
+from deltafold.landing.streams.records import DELETED, Split, malformed_error
 from deltafold.spark.checkpoint import computed_once
 from deltafold.telemetry.events import log_work
 
 
 @dataclass(frozen=True)
 class LandedCounts:
-    """The rows that a landing wrote, and the malformed records that it left out."""
+    """The number of rows that a landing wrote, and of malformed records that it left out."""
 
     rows: int = 0
     malformed: int = 0
@@ -53,9 +54,9 @@ class LandedCounts:
         return LandedCounts(self.rows + other.rows, self.malformed + other.malformed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamLander:
-    """Lands one stream; folder: where its position is kept; allow_loss: whether a replay may lose landed rows."""
+    """Lands one stream; folder: that of its position; allow_loss: whether a replay may lose landed rows."""
 
     spark: SparkSession
     name: str
@@ -67,16 +68,16 @@ class StreamLander:
     allow_loss: bool = False
 
     def land(self, partitions: Sequence[str] | None = None) -> Landing:
-        """Land what has arrived since the last landing.
+        """Land the records that have arrived since the last landing.
 
-        Raises SourceError for records that are malformed and not to be quarantined, for a stream that Spark cannot
-        read, and for a position that is lost or is that of another stream.
+        Raises SourceError for malformed records that are not to be quarantined, for a stream that Spark cannot read,
+        and for a position that is lost or is that of another stream.
         """
         if partitions is not None:
             raise SourceError(f"source {self.name}: a stream has no partitions. Land all of it.")
         return self._land_and_log(replay=False)
 
-    def replay(self, allow_loss: bool = False) -> Landing:
+    def replay(self, *, allow_loss: bool = False) -> Landing:
         """Land the stream again from its beginning, by the schema that is declared now, in place of all landed rows.
 
         Raises SourceError as `land`, and, unless allow_loss, if the stream has fewer records than were landed.
@@ -87,85 +88,82 @@ class StreamLander:
         """Return no partition: a stream has none."""
         return ()
 
-    def _land_and_log(self, replay: bool) -> Landing:
+    def _land_and_log(self, *, replay: bool) -> Landing:
         with log_work("landing", {"source": self.name, "table": self.table.path}) as work:
-            work.result = landing = self._land_reading(replay)
+            work.result = landing = self._land(replay=replay)
         return landing
 
-    def _land_reading(self, replay: bool) -> Landing:
+    def _land(self, *, replay: bool) -> Landing:
         start = time.monotonic()
         with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds):
             reading, last = (self._begin(), 0) if replay else self._position()
-            done, landed = self._land_waiting(reading, last)
-            held = self.quarantine.size()
+            counts, is_new = self._land_arrivals(reading, last)
+            quarantined = self.quarantine.size()
             version = self.table.version()
         assert version is not None
-        parts = (UNPARTITIONED,) if landed else ()
-        quarantined = {UNPARTITIONED: held} if held else dict[str, int]()
-        seconds = time.monotonic() - start
         return Landing(
             source=self.name,
             version=version,
-            landed=parts,
+            landed=(UNPARTITIONED,) if is_new else (),
             unchanged=(),
             removed=(),
-            rows=done.rows,
-            seconds=seconds,
-            quarantined=quarantined,
-            malformed=done.malformed,
+            rows=counts.rows,
+            seconds=time.monotonic() - start,
+            quarantined={UNPARTITIONED: quarantined} if quarantined else {},
+            malformed=counts.malformed,
             stream=True,
         )
 
-    def _land_waiting(self, reading: Reading, last: int) -> tuple[LandedCounts, bool]:
-        """Land what an interrupted landing took, then what has arrived since; returns whether something was landed."""
-        done, before = LandedCounts(), last
+    def _land_arrivals(self, reading: Reading, last: int) -> tuple[LandedCounts, bool]:
+        """Finish an interrupted landing, then land what has arrived since; also returns whether there was anything."""
+        counts = LandedCounts()
+        before = last
         intake = Intake(self.spark, self.name, self.stream, self._schema)
         if (arrivals := reading.arrivals(last + 1)) is not None:
-            done += self._write(reading, last + 1, intake.table_at(arrivals))
+            counts += self._write(reading, last + 1, intake.table_at(arrivals))
             last += 1
         taken = intake.take(reading, last + 1)
         if taken is not None or last == 0:  # the first landing creates the table, that of a replay empties it
-            done += self._write(reading, last + 1, taken)
+            counts += self._write(reading, last + 1, taken)
             last += 1
-        return done, last > before
+        return counts, last > before
 
     def _position(self) -> tuple[Reading, int]:
-        """Return the reading that goes on, and its last landing; raises SourceError where rows would be lost or twice.
+        """Return the current reading and its last landing, which are those of the landed table.
 
-        The landed table knows both; the folder has to agree with it.
+        Raises SourceError if the folder disagrees with the table, so that rows would be lost or landed twice.
         """
         number, last = split_mark(self._last_mark())
         if last > 0 and self._is_reshaped():
             raise self._lost(f"it is declared with another schema than its landed table has ({self._landed_types})")
         reading = Reading(self.folder, number)
-        noted = reading.read_note()
-        later = [
-            each
-            for each in list_readings(self.folder)
-            if each.number > number and (note := each.read_note()) and note.landing > 0
-        ]
-        if later or (noted is not None and noted.landing > last):
+        note = reading.read_note()
+        later_notes = [other.read_note() for other in list_readings(self.folder) if other.number > number]
+        if any(later is not None and later.landing > 0 for later in later_notes) or (
+            note is not None and note.landing > last
+        ):
             raise self._lost("its landed table is older than its position in the stream, or is gone")
-        if last > 0 and (noted is None or not reading.has_checkpoint):
+        if last > 0 and (note is None or not reading.has_checkpoint):
             raise self._lost(f"its position in the stream, {reading.path}, is gone")
-        if noted is None:
+        if note is None:
             reading.begin(self.stream.identity)
-        elif noted.stream != self.stream.identity and last == 0:
+        elif note.stream != self.stream.identity and last == 0:
             return self._begin(), 0
-        elif noted.stream != self.stream.identity:
-            raise self._lost(f"its position is that of another stream ({describe_identity(noted.stream)})")
+        elif note.stream != self.stream.identity:
+            raise self._lost(f"its position is that of another stream ({_describe_identity(note.stream)})")
         reading.clear(last)
         return reading, last
 
     def _begin(self) -> Reading:
         """Begin to read the stream again; the landed table changes when its end is reached."""
-        known = [each.number for each in list_readings(self.folder)]
-        reading = Reading(self.folder, max([split_mark(self._last_mark())[0], *known]) + 1)
+        current, _ = split_mark(self._last_mark())
+        numbers = [current, *(reading.number for reading in list_readings(self.folder))]
+        reading = Reading(self.folder, max(numbers) + 1)
         reading.begin(self.stream.identity)
         return reading
 
     def _last_mark(self) -> int:
-        """Return the mark of the landed table, 0 without one; raises SourceError for the table of another source."""
+        """Return the mark of the landed table, 0 without one. Raises SourceError for the table of another source."""
         mark = self.table.epoch(self._application) if self.table.version() is not None else 0
         if mark is None:
             raise SourceError(
@@ -175,30 +173,30 @@ class StreamLander:
         return mark
 
     def _lost(self, reason: str) -> SourceError:
-        """Return the error for a stream that cannot go on where it was."""
+        """Return the error for a stream that cannot be continued."""
         return SourceError(
             f"source {self.name} was not landed: {reason}. Replay the source, which lands the stream from its "
             "beginning in place of all landed rows."
         )
 
     def _write(self, reading: Reading, landing: int, taken: Table | None) -> LandedCounts:
-        """Write one landing to quarantine and landed table; taken: what has arrived, None for nothing."""
+        """Write one landing to quarantine and landed table; taken: the table with the records, if any."""
         for table in (self.table, self.quarantine.table):
             make_private(place_of(table.path).parent)  # before Spark does
         version = None if taken is None else taken.version()
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
-        replaced = landing == 1 and reading.number > 0 and self.table.version() is not None
-        if taken is None or version is None:
-            split, counted = None, LandedCounts()
-        else:
+        replaces_all = landing == 1 and reading.number > 0 and self.table.version() is not None
+        split = None
+        counts = LandedCounts()
+        if taken is not None and version is not None:
             split = Split(self.stream, self._schema, taken.at(version))
-            counted = LandedCounts(*split.counts()) if split.can_fail else LandedCounts(self._rows_in(taken, version))
-        if replaced:
-            self._check_loss(reading, landing, counted)
+            counts = LandedCounts(*split.counts()) if split.can_fail else LandedCounts(self._rows_in(taken, version))
+        if replaces_all:
+            self._check_loss(reading, landing, counts)
         if split is not None:
-            self._put_apart(split, counted.malformed, mark, replaced)
-        rows = self._no_rows() if split is None else split.rows(counted.malformed == 0)
-        if replaced:
+            self._quarantine_malformed(split, counts.malformed, mark, replaces_all=replaces_all)
+        rows = self._no_rows() if split is None else split.rows(all_fit=counts.malformed == 0)
+        if replaces_all:
             self._replace(reading, rows, mark)
         elif split is not None and self.stream.key is not None and self.table.version() is not None:
             self._merge(split, mark)
@@ -206,29 +204,31 @@ class StreamLander:
             self.table.append(rows, mark, None, name_mapping=needs_mapping(rows.columns))
         reading.note(landing, self.stream.identity)
         reading.clear(landing)
-        return counted
+        return counts
 
-    def _check_loss(self, reading: Reading, landing: int, found: LandedCounts) -> None:
+    def _check_loss(self, reading: Reading, landing: int, counts: LandedCounts) -> None:
         """Raise SourceError before a replay replaces more records than the stream has now.
 
-        One that has begun goes on. With a key, the landed rows do not tell how many messages the topic had.
+        A replay that has begun is not checked again. With a key, the number of messages is not that of landed rows.
         """
         version = self.table.version()
         begun = split_mark(self._last_mark())[0] == reading.number
         if self.allow_loss or begun or self.stream.key is not None or version is None:
             return
-        landed, now = self._rows_in(self.table, version) + self.quarantine.size(), found.rows + found.malformed
+        landed = self._rows_in(self.table, version) + self.quarantine.size()
+        now = counts.rows + counts.malformed
         if now < landed:
             reading.remove_tables(landing)
             raise SourceError(
                 f"source {self.name} was not replayed: its stream has {now:,} records now, and {landed:,} were landed, "
                 f"so at least {landed - now:,} would be lost. Land it without a replay, or replay it with "
-                "--allow-loss (allow_loss=True in Python), which replaces the landed rows all the same."
+                "--allow-loss (allow_loss=True in Python), which replaces the landed rows nevertheless."
             )
 
     def _replace(self, reading: Reading, rows: DataFrame, mark: Mark) -> None:
-        """Replace all rows of the landed table. From the first commit on the new reading counts; readers see old rows
-        until the second one.
+        """Replace all rows of the landed table.
+
+        From the first commit on, the new reading is the current one; readers see the old rows until the second one.
         """
         self.table.touch(Mark(mark.application, reading.mark(0), mark.metadata))
         self.table.replace_where(rows, "true", mark.metadata, None, reshape=self._is_reshaped())
@@ -240,25 +240,30 @@ class StreamLander:
         """Replace and delete the rows of keys by their latest messages."""
         key = quoted(self.stream.key or "")
         values = {quoted(name): f"u.{quoted(name)}" for name in self._schema.names}
-        clauses = [Clause("delete", f"u.{GONE}", {}), Clause("update", None, values)]
-        with computed_once(split.changes()) as latest:
-            self.table.merge(latest, f"t.{key} = u.{key}", [*clauses, Clause("insert", f"NOT u.{GONE}", values)], mark)
+        clauses = [
+            Clause("delete", f"u.{DELETED}", {}),
+            Clause("update", None, values),
+            Clause("insert", f"NOT u.{DELETED}", values),
+        ]
+        with computed_once(split.latest()) as latest:
+            self.table.merge(latest, f"t.{key} = u.{key}", clauses, mark)
 
-    def _put_apart(self, split: Split, count: int, mark: Mark, replaced: bool) -> None:
-        """Add malformed records to the quarantine; raises SourceError where they are not to be there."""
+    def _quarantine_malformed(self, split: Split, count: int, mark: Mark, *, replaces_all: bool) -> None:
+        """Add malformed records to the quarantine. Raises SourceError if they are not to be quarantined."""
         table = self.quarantine.table
         if not count or (table.version() is not None and (table.epoch(mark.application) or 0) >= mark.epoch):
             return
         if self.stream.malformed == "fail":
             raise malformed_error(self.name, split, count)
-        held, limit = 0 if replaced else self.quarantine.size(), self.stream.quarantine_limit
-        if held + count > limit:
+        limit = self.stream.quarantine_limit
+        size = 0 if replaces_all else self.quarantine.size()
+        if size + count > limit:
             raise malformed_error(
-                self.name, split, count, f", and more than the {limit:,} rows that its quarantine may hold"
+                self.name, split, count, f", and more than the {limit:,} rows that its quarantine may have"
             )
-        partition, now = F.lit(UNPARTITIONED).alias("partition"), F.current_timestamp().alias("quarantined_at")
-        records = split.malformed().select(partition, "*", now)
-        self.quarantine.add(records, mark, replaced)
+        partition = F.lit(UNPARTITIONED).alias("partition")
+        now = F.current_timestamp().alias("quarantined_at")
+        self.quarantine.add(split.malformed().select(partition, "*", now), mark, replaces_all=replaces_all)
 
     def _rows_in(self, taken: Table, version: int) -> int:
         """Return the number of rows of a version, from its log where that has it."""
@@ -285,7 +290,7 @@ class StreamLander:
 
     @cached_property
     def _schema(self) -> StructType:
-        """Return the declared schema."""
+        """The declared schema. Raises SourceError for one that the format excludes."""
         schema = declared_schema(self.name, self.stream)
         if self.stream.format == "text" and [field.dataType for field in schema] != [StringType()]:
             raise SourceError(
@@ -297,6 +302,6 @@ class StreamLander:
         return schema
 
 
-def describe_identity(identity: Mapping[str, str]) -> str:
+def _describe_identity(identity: Mapping[str, str]) -> str:
     """Return a stream's identity for a message."""
     return ", ".join(value for value in identity.values() if value)

@@ -21,7 +21,7 @@ from deltafold.lake.catalog_names import CatalogTable, check_is_path, full_name,
 from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.landing import FileLander
-from deltafold.landing.malformed.quarantine import Quarantine
+from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import declared_schema
 from deltafold.landing.schema_checks import types
 from deltafold.landing.streams.stream_landing import StreamLander
@@ -97,10 +97,15 @@ class Declared:
         declaration = self._declaration(name)
         if isinstance(declaration, Delta):
             raise SourceError(f"source {name}: a Delta table needs no landing. Refresh the views that read it.")
-        table, quarantine, folder = self.table(name), self.quarantine(name, declaration), self.root / "landed" / name
+        lands_to: dict[str, Any] = {
+            "table": self.table(name),
+            "quarantine": self.quarantine(name, declaration),
+            "folder": self.root / "landed" / name,
+            "lock_seconds": self.lock_seconds,
+        }
         if isinstance(declaration, Stream):
-            return StreamLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
-        return FileLander(self.spark, name, declaration, table, quarantine, folder, self.lock_seconds)
+            return StreamLander(spark=self.spark, name=name, stream=declaration, **lands_to)
+        return FileLander(spark=self.spark, name=name, files=declaration, **lands_to)
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of rows in quarantine by source; runs no query."""

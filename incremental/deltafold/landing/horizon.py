@@ -1,13 +1,13 @@
-"""Find the rows of a landing whose event time is closed.
+"""Close old event time: rows that arrive too late are refused or quarantined, and landed ones stay.
 
 A source with `expire` closes the event time before its horizon: the newest event time that is landed, less the declared
-duration. What is landed there stays as it is, whatever becomes of the files.
+duration. Landed rows there stay, even if their files are changed or removed.
 
 | row before the horizon | in the landed table | a landing |
 | --- | --- | --- |
 | in the files | as often | keeps it |
-| in the files | not, or less often | is *late*: refused, or quarantined |
-| in no file any more | yes | keeps it |
+| in the files | not, or less often | refuses or quarantines it: it is *late* |
+| no longer in a file | yes | keeps it |
 
 A row without an event time is never closed. Rows are compared by their JSON, since maps and variants have no equality.
 """
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.sources import Expire
 from deltafold.algebra.sqltext import literal, quoted
 from deltafold.lake.protocol import Table
-from deltafold.landing.reader import FILE, PARTITION, PLACE
+from deltafold.landing.reader import FILE, PARTITION, POSITION
 
 FILE_ROW, IN_FILES, LANDED = "__row", "__in_files", "__landed"
 WITH_ZONE = "yyyy-MM-dd HH:mm:ss.SSSSSSXXX"
@@ -36,15 +36,15 @@ JSON_OPTIONS = {
 
 @dataclass(frozen=True)
 class Lateness:
-    """Counts of rows before the horizon: late ones, and landed ones that are in no file any more."""
+    """Counts of rows before the horizon: late ones, and landed ones that are no longer in a file."""
 
     late: int
     kept: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Horizon:
-    """The event time that is closed in one landing.
+    """The horizon of one landing.
 
     table: the landed one, at a version; schema: the declared one, which the table has; replaced: the SQL condition of
     the rows that the landing replaces.
@@ -59,20 +59,20 @@ class Horizon:
     @cached_property
     def value(self) -> str | None:
         """The horizon as text; None before an event time is landed. Runs one job at most."""
-        found = self.table.at(self.version).agg(F.max(quoted(self.expire.column)).alias("newest"))
+        newest = self.table.at(self.version).agg(F.max(quoted(self.expire.column)).alias("newest"))
         edge = F.col("newest") - F.expr(f"INTERVAL '{self.expire.count}' {self.expire.unit}")
         edge = edge.cast(self._type)
         text = F.date_format(edge, WITH_ZONE) if self._type == "timestamp" else edge.cast("string")
-        (row,) = found.select(text.alias("edge")).collect()
+        (row,) = newest.select(text.alias("edge")).collect()
         return None if row["edge"] is None else str(row["edge"])
 
     @property
     def closed(self) -> Column:
         """Whether a row is before the horizon."""
         if self.value is None:
-            return F.lit(False)
+            return F.lit(col=False)
         edge = F.expr(f"CAST({literal(self.value)} AS {self._type})")
-        return F.coalesce(F.col(quoted(self.expire.column)) < edge, F.lit(False))
+        return F.coalesce(F.col(quoted(self.expire.column)) < edge, F.lit(col=False))
 
     def closed_rows(self) -> DataFrame:
         """Return the closed rows among those that are replaced."""
@@ -86,33 +86,32 @@ class Horizon:
         ]
         both = counts[0].join(counts[1], FILE_ROW, "full").na.fill(0)
         more, fewer = (F.greatest(F.col(a) - F.col(b), F.lit(0)) for a, b in ((IN_FILES, LANDED), (LANDED, IN_FILES)))
-        (found,) = both.agg(F.sum(more).alias("late"), F.sum(fewer).alias("kept")).collect()
-        return Lateness(found["late"] or 0, found["kept"] or 0)
-
-    def late(self, rows: DataFrame) -> DataFrame:
-        """Return the late rows of files, the last ones among equal rows: their columns, FILE, PLACE and ROW."""
-        landed = self._as_text(self.closed_rows()).groupBy(FILE_ROW).agg(F.count(F.lit(1)).alias(LANDED))
-        order = Window.partitionBy(FILE_ROW).orderBy(FILE, PLACE)
-        numbered = self._as_text(rows.where(self.closed)).withColumn(IN_FILES, F.row_number().over(order))
-        joined = numbered.join(landed, FILE_ROW, "left")
-        return joined.where(F.col(IN_FILES) > F.coalesce(F.col(LANDED), F.lit(0))).drop(IN_FILES, LANDED)
+        (sums,) = both.agg(F.sum(more).alias("late"), F.sum(fewer).alias("kept")).collect()
+        return Lateness(sums["late"] or 0, sums["kept"] or 0)
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return the late rows as the quarantine takes them: partition, file, row (as JSON), reason, and PLACE."""
-        columns = {
-            "partition": F.col(PARTITION),
-            "file": F.col(FILE),
-            "row": F.col(FILE_ROW),
-            "reason": F.lit(self.sentence),
-        }
-        return self.late(rows).select(*(value.alias(name) for name, value in columns.items()), PLACE)
+        """Return the late rows of files, the last ones among equal rows, for the quarantine.
+
+        Columns: partition, file, row (as JSON), reason, and POSITION.
+        """
+        landed = self._as_text(self.closed_rows()).groupBy(FILE_ROW).agg(F.count(F.lit(1)).alias(LANDED))
+        order = Window.partitionBy(FILE_ROW).orderBy(FILE, POSITION)
+        numbered = self._as_text(rows.where(self.closed)).withColumn(IN_FILES, F.row_number().over(order))
+        late = numbered.join(landed, FILE_ROW, "left").where(F.col(IN_FILES) > F.coalesce(F.col(LANDED), F.lit(0)))
+        return late.select(
+            F.col(PARTITION).alias("partition"),
+            F.col(FILE).alias("file"),
+            F.col(FILE_ROW).alias("row"),
+            F.lit(self._reason).alias("reason"),
+            POSITION,
+        )
 
     def replacement(self, rows: DataFrame) -> DataFrame:
         """Return the rows to land: open ones of the files, and closed ones as they were landed."""
         return rows.where(~self.closed).select(*self._columns).unionByName(self.closed_rows())
 
     @property
-    def sentence(self) -> str:
+    def _reason(self) -> str:
         """Why rows are late."""
         return f"its {self.expire.column} is before {self.value}, {self.expire.after} before the newest landed one"
 
