@@ -25,7 +25,6 @@ from tests.crash.stages import STAGES
 # These make what can be made again, and write nothing of a warehouse.
 SPARK = (
     "cache",
-    "jvm.class_data_sharing",
     "doctor",
     "host.address",
     "host.control",
@@ -36,8 +35,6 @@ SPARK = (
     "local_files",
     "session",
     "session_settings",
-    "jvm.submitted_stores",
-    "jvm.trust_store",
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
 # test_remote_warehouse.py stops at each of their acts

@@ -41,7 +41,7 @@ def inspect(spark: SparkSession, root: Path, format: str) -> list[str]:
     """Look into the files of all partitions."""
     options = {"rowTag": "row"} if format == "xml" else {"wholetext": "true"} if format == "text" else {}
     columns: list[StructField] = list(catalyst.schema_of(SCHEMA))
-    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", partition="day", options=options)
+    files = Files(str(root), cast(Any, format), f"{SCHEMA}, day int", partition_by="day", options=options)
     return list(
         Inspection(spark=spark, source="s", files=files, columns=columns, root=root).digests(
             [*partitions_in("s", files).values()]

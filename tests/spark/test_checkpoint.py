@@ -119,7 +119,7 @@ def test_a_frame_is_computed_and_measured_by_the_same_job(spark: SparkSession, r
     measure = Measure(spark)
     with ExitStack() as cached, measure.all("one"):
         frame = spark.range(0, rows, 1, 3).selectExpr("id c0") if rows else spark.range(0).selectExpr("id c0")
-        kept, found = Checkpoints(cached, 10).measure(frame, measures(), False)
+        kept, found = Checkpoints(cached, 10).measure(frame, measures(), small=False)
         assert measure.cost.jobs <= 1
         assert {**found, "kinds": sorted(found["kinds"])} == {
             "rows": rows, "kinds": [0, 1, 2] if rows else [], "large": rows > 6, "unknown": None,
@@ -138,7 +138,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("now", [True, False])
 def test_rows_are_kept_in_the_folder_of_checkpoints(spark: SparkSession, folder: Path, now: bool) -> None:
     """Protects from rows that are lost with an executor, that are computed twice, and from files that stay."""
-    with computed_once(spark.range(0, 9, 1, 3).selectExpr("id", "uuid() AS u"), now) as kept:
+    with computed_once(spark.range(0, 9, 1, 3).selectExpr("id", "uuid() AS u"), now=now) as kept:
         rows = kept.collect()
         assert list(folder.rglob("part-*"))
         catalyst.analysed_plan(kept).rdd().unpersist(True)  # as a lost executor does

@@ -7,8 +7,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from deltafold.spark.jvm.class_data_sharing import MOST_TRIES, class_archive_options
-from deltafold.spark.jvm.java import Java
+from deltafold.spark.jvm.java import MOST_TRIES, Java, class_archive_options
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def written(options: str) -> Path:
 def released(monkeypatch: pytest.MonkeyPatch) -> list[filelock.BaseFileLock]:
     """The locks this process would hold to its end; releasing them stands for the end."""
     held: list[filelock.BaseFileLock] = []
-    monkeypatch.setattr("deltafold.spark.jvm.class_data_sharing._first", held)
+    monkeypatch.setattr("deltafold.spark.jvm.java._first", held)
     return held
 
 

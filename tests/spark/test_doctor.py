@@ -43,7 +43,7 @@ def test_catalogs_are_asked_to_answer(tmp_path: Path) -> None:
         }
     wrong = finding("catalog", tmp_path, settings={unity: "http://127.0.0.1:1"})
     reason = "http://127.0.0.1:1: Connection refused"
-    assert wrong == Finding("catalog", False, f"The catalog does not answer ({reason}). Start it, or correct {unity}.")
+    assert wrong == Finding.failure("catalog", f"The catalog does not answer ({reason}). Start it, or correct {unity}.")
 
 
 def test_no_spark_is_started(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_no_spark_is_started(tmp_path: Path) -> None:
 
 def test_jars_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAFOLD_CACHE", str(tmp_path))
-    assert finding("jars", tmp_path) == Finding(
-        "jars", True, "Delta Lake's jars (13 MB) are not present; the first start downloads them."
+    assert finding("jars", tmp_path) == Finding.success(
+        "jars", "Delta Lake's jars (13 MB) are not present; the first start downloads them."
     )
     doctor.jars_folder().mkdir()
     assert not finding("jars", tmp_path).ok

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.spark import catalyst
-from deltafold.spark.hadoop_settings import drop_cluster_settings
+from deltafold.spark.session import drop_cluster_settings
 
 
 def test_settings_of_cluster_managers_are_dropped_for_good(spark: SparkSession, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_users_java_options_come_after_those_of_a_brief_session(monkeypatch:
     name = "spark.driver.extraJavaOptions"
 
     def options(brief: bool, given: str = "") -> str:
-        return session_settings("test", "local[1]", "1g", {name: given} if given else {}, brief)[name]
+        return session_settings("test", "local[1]", "1g", {name: given} if given else {}, brief=brief)[name]
 
     for variable in JAVA_VARIABLES:
         monkeypatch.delenv(variable, raising=False)

@@ -288,4 +288,4 @@ class Lowering:
 
     def fresh(self, name: str, data_type: J) -> J:
         """Return an attribute with a new id."""
-        return catalyst.attribute(self.spark, name, data_type, True, catalyst.new_id(self.spark))
+        return catalyst.attribute(self.spark, name, data_type, catalyst.new_id(self.spark), nullable=True)

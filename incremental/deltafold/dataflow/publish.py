@@ -105,7 +105,7 @@ class Bag:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
             counted = [F.count(F.lit(1)).alias("rows")]
             checkpoints = Checkpoints(block, self._tuning.local_rows)
-            deleted, found = checkpoints.measure(self._choose_copies(near, change, few=few), counted, few)
+            deleted, found = checkpoints.measure(self._choose_copies(near, change, few=few), counted, small=few)
             if found["rows"] != moved.deleted:
                 raise StateError(
                     f"the view table {self._table.path} lacks {moved.deleted - found['rows']} of the rows to delete: "

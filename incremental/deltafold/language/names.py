@@ -90,7 +90,5 @@ class Names:
     def _add(self, like: J, identifier: J, wish: str) -> Column:
         name = self.fresh(wish)
         # Above an outer join or a union the same attribute may be NULL.
-        self.attributes[name] = catalyst.attribute(
-            self._spark, name, like.dataType(), nullable=True, identifier=identifier
-        )
+        self.attributes[name] = catalyst.attribute(self._spark, name, like.dataType(), identifier, nullable=True)
         return Column(name, self.types.get(identifier.id()) or type_text(like.dataType()))

@@ -198,9 +198,9 @@ def try_warehouse(pipeline: Pipeline) -> Finding:
     try:
         Warehouse(start_spark(pipeline, brief=True), pipeline.warehouse)
     except DeltafoldError as error:
-        return Finding("store", False, str(error))
+        return Finding.failure("store", str(error))
     sentence = f"Spark reaches {pipeline.warehouse}, and of two writers of one object the second was refused."
-    return Finding("store", True, sentence)
+    return Finding.success("store", sentence)
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:

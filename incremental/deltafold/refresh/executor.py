@@ -75,7 +75,7 @@ class Executor:
         is_copy: it copies another epoch, which the view then stays at.
         """
         try:
-            with epoch.measure.all(title), explain_errors(epoch.places, not epoch.initial):
+            with epoch.measure.all(title), explain_errors(epoch.places, moving=not epoch.initial):
                 yield
         except DeltafoldError as error:
             if isinstance(error, NotConvergedError):

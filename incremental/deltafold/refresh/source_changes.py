@@ -93,11 +93,9 @@ class SourceChanges:
             F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0L)), 0L)").alias(ROWS_REMOVED),
             F.expr(f"coalesce(max({WEIGHT}), 1L)").alias(COPIES),
         ]
-        frame, small = (
-            changed.frame(list(self._columns[relation]), consolidate=True),
-            changed.bytes <= tuning.local_bytes,
-        )
-        rows, found = self.checkpoints.measure(frame, measures, small)
+        frame = changed.frame(list(self._columns[relation]), consolidate=True)
+        small = changed.bytes <= tuning.local_bytes
+        rows, found = self.checkpoints.measure(frame, measures, small=small)
         added, removed = int(found[ROWS_ADDED]), int(found[ROWS_REMOVED])
         if not small and added + removed <= tuning.local_rows:
             local = collect_rows(rows.coalesce(1), measures, tuning.local_rows)

@@ -44,7 +44,7 @@ def finish_taking_back(store: Store, begun: Intent) -> Entry | None:
     if before is None or before.report is None:
         return None
     tables = {name: store.table(begun.generation, name) for name in begun.tables}
-    with explain_errors({}, False, "return to the epoch before"):
+    with explain_errors({}, moving=False, work="return to the epoch before"):
         for name, table in tables.items():
             version = begun.tables[name]
             if version is not None and table.version() != version:

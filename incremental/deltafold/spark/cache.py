@@ -44,10 +44,10 @@ def scratch_folder() -> Path:
 
     A file lock shows whether a process is alive: the operating system releases it however the process ends.
     """
-    place = cache_folder("tmp")
-    for left in place.glob("*.lock"):
-        _remove_if_abandoned(left)
-    lock = filelock.FileLock(place / f"{os.getpid()}.lock")
+    folder = cache_folder("tmp")
+    for other in folder.glob("*.lock"):
+        _remove_if_abandoned(other)
+    lock = filelock.FileLock(folder / f"{os.getpid()}.lock")
     lock.acquire()
     _held.append(lock)
     return cache_folder("tmp", str(os.getpid()), private=True)  # it contains rows
@@ -62,7 +62,7 @@ def _remove_if_abandoned(lock: Path) -> None:
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
     except (filelock.Timeout, OSError):
-        pass  # its process lives
+        pass  # its process is alive
 
 
 def _root() -> Path:

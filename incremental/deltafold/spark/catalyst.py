@@ -226,7 +226,7 @@ def relations_read(plan: J) -> list[J]:
     return sequence(plan.collectLeaves())
 
 
-def attribute(spark: SparkSession, name: str, data_type: J, nullable: bool, identifier: J) -> J:
+def attribute(spark: SparkSession, name: str, data_type: J, identifier: J, *, nullable: bool) -> J:
     """Return an AttributeReference without qualifier."""
     expressions = catalyst(spark).expressions
     empty = module(sql(spark).types, "Metadata").empty()

@@ -30,7 +30,7 @@ GIGABYTE = 1 << 30
 CATALOG_SECONDS = 3
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
-# Packages whose internals the library uses; docs/platforms.md has the release of each that the other was made for.
+# Packages whose internals the library uses; docs/platforms.md shows which releases belong together.
 ALLOWED = {
     "pyspark": SpecifierSet(">=4.0.1,<4.3"),
     "delta-spark": SpecifierSet(">=4.3.1,<4.4.1"),  # the jars of 4.4.1 do not resolve
@@ -38,7 +38,7 @@ ALLOWED = {
 ATOMIC = ("abfs", "abfss", "wasb", "wasbs", "gs", "hdfs", "viewfs")  # schemes where Delta's own log store is safe
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The result of one check.
 
@@ -48,6 +48,16 @@ class Finding:
     name: str
     ok: bool
     sentence: str
+
+    @classmethod
+    def success(cls, name: str, sentence: str) -> Finding:
+        """Return the finding of a check that passed."""
+        return cls(name=name, ok=True, sentence=sentence)
+
+    @classmethod
+    def failure(cls, name: str, sentence: str) -> Finding:
+        """Return the finding of a check that failed."""
+        return cls(name=name, ok=False, sentence=sentence)
 
 
 def examine(
@@ -71,7 +81,7 @@ def examine(
         _warehouse(str(warehouse)),
         _memory(memory),
         _log_store(str(warehouse), settings or {}),
-        *(_catalog(*each) for each in _catalogs(settings or {}).items()),
+        *(_catalog(setting, addresses) for setting, addresses in _catalogs(settings or {}).items()),
         *_metastore(settings or {}),
         *(_stream(source, folder) for source, folder in (streams or {}).items()),
     )
@@ -81,45 +91,41 @@ def _python() -> Finding:
     number = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("Python", False, f"Python is {number}. Install {wanted} or later, then make setup.")
+        return Finding.failure("Python", f"Python is {number}. Install {wanted} or later, then make setup.")
     slow = "Unset PYTHONDONTWRITEBYTECODE: without compiled modules each run starts some 3 s later."
-    return Finding("Python", True, f"Python is {number}." + (f" {slow}" if sys.dont_write_bytecode else ""))
+    return Finding.success("Python", f"Python is {number}." + (f" {slow}" if sys.dont_write_bytecode else ""))
 
 
 def _packages() -> Finding:
     try:
-        found = {name: version(name) for name in ALLOWED}
+        installed = {name: version(name) for name in ALLOWED}
     except PackageNotFoundError as error:
-        return Finding("packages", False, f"{error.name} is not installed. {INSTALL}")
+        return Finding.failure("packages", f"{error.name} is not installed. {INSTALL}")
     for name, releases in ALLOWED.items():
-        if not releases.contains(found[name]):
-            return Finding(
-                "packages",
-                False,
-                f"{name} is {found[name]}, and {releases} is wanted. {INSTALL}",
-            )
-    return Finding("packages", True, ", ".join(map(" ".join, found.items())) + " are installed.")
+        if not releases.contains(installed[name]):
+            return Finding.failure("packages", f"{name} is {installed[name]}, and {releases} is wanted. {INSTALL}")
+    return Finding.success("packages", ", ".join(map(" ".join, installed.items())) + " are installed.")
 
 
 def _java() -> Finding:
     try:
         java = provide_java()
     except SetupError as error:
-        return Finding("Java", False, str(error))
-    return Finding("Java", True, f"Java {java.version} will be used: {java.origin} ({java.home}).")
+        return Finding.failure("Java", str(error))
+    return Finding.success("Java", f"Java {java.version} will be used: {java.origin} ({java.home}).")
 
 
 def _jars() -> Finding:
     try:
         folder = jars_folder()
     except (SetupError, PackageNotFoundError) as error:
-        return Finding("jars", False, f"There is no folder for Delta Lake's jars: {error}")
+        return Finding.failure("jars", f"There is no folder for Delta Lake's jars: {error}")
     count = len(list(folder.glob("*.jar")))
     if count:
-        return Finding("jars", True, f"Delta Lake's jars are present ({count} in {folder}).")
+        return Finding.success("jars", f"Delta Lake's jars are present ({count} in {folder}).")
     if folder.is_dir():
-        return Finding("jars", False, f"{folder} contains no jars. Remove it, and the next start downloads them.")
-    return Finding("jars", True, "Delta Lake's jars (13 MB) are not present; the first start downloads them.")
+        return Finding.failure("jars", f"{folder} contains no jars. Remove it, and the next start downloads them.")
+    return Finding.success("jars", "Delta Lake's jars (13 MB) are not present; the first start downloads them.")
 
 
 def _cache_or_reason() -> Path | str:
@@ -131,58 +137,63 @@ def _cache_or_reason() -> Path | str:
 
 def _warehouse(where: str) -> Finding:
     if is_remote(where):
-        return Finding(
-            "warehouse", True, f"The warehouse {where} is in a store, which is tried last, if all else is right."
+        return Finding.success(
+            "warehouse", f"The warehouse {where} is in a store, which is checked last, if nothing else fails."
         )
     try:
         folder = local_path("warehouse", where, SetupError, home=True)
     except SetupError as error:
-        return Finding("warehouse", False, f"{error}.")
+        return Finding.failure("warehouse", f"{error}.")
     return _folder("warehouse", folder, "choose another folder or change its owner")
 
 
 def _folder(name: str, folder: Path | str, remedy: str) -> Finding:
     if isinstance(folder, str):
-        return Finding(name, False, folder)
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+        return Finding.failure(name, folder)
+    existing = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(name, False, f"The {name} folder {folder} cannot be written: {remedy}.")
+        return Finding.failure(name, f"The {name} folder {folder} cannot be written: {remedy}.")
     free = shutil.disk_usage(existing).free / GIGABYTE
     sentence = f"The {name} folder {folder} can be {'written' if existing == folder else 'created'}; {free:.0f} GB free"
-    return Finding(name, True, sentence + ".") if free >= 1 else Finding(name, False, sentence + ". Free some space.")
+    if free < 1:
+        return Finding.failure(name, sentence + ". Free some space.")
+    return Finding.success(name, sentence + ".")
 
 
 def _kafka(source: str) -> Finding:
     try:
         package = kafka_package()
     except PackageNotFoundError as error:
-        return Finding("stream", False, f"There is no connector for the stream {source}: {error}")
+        return Finding.failure("stream", f"There is no connector for the stream {source}: {error}")
     if list(package.folder.glob("*.jar")):
-        return Finding("stream", True, f"Source {source} is a stream of Kafka, whose connector is in {package.folder}.")
+        return Finding.success(
+            "stream", f"Source {source} is a stream of Kafka, whose connector is in {package.folder}."
+        )
     sentence = f"Source {source} is a stream of Kafka, whose connector (11 MB) the first landing downloads."
-    return Finding("stream", True, sentence)
+    return Finding.success("stream", sentence)
 
 
 def _stream(source: str, folder: str) -> Finding:
     if folder == KAFKA:
         return _kafka(source)
     if not is_uri(folder) and not Path(folder).is_absolute():
-        return Finding("stream", True, f"Source {source} is a stream of {folder}, which only Spark can check.")
+        return Finding.success("stream", f"Source {source} is a stream of {folder}, which only Spark can check.")
     if is_uri(folder) or Path(folder).is_dir() or "*" in folder:
-        return Finding("stream", True, f"Source {source} is a stream of the files that are added to {folder}.")
-    return Finding("stream", False, f"The folder {folder} of the stream {source} does not exist. Create it.")
+        return Finding.success("stream", f"Source {source} is a stream of the files that are added to {folder}.")
+    return Finding.failure("stream", f"The folder {folder} of the stream {source} does not exist. Create it.")
 
 
-def _memory(asked: str) -> Finding:
-    wanted, there = _bytes(asked), _available_memory()
-    if wanted is None:
-        return Finding("memory", False, f"invalid amount of memory {asked!r}. Write for example 2g or 1500m.")
-    if there is None:
-        return Finding("memory", True, f"{asked} requested; the available memory is unknown on this system.")
-    sentence = f"{asked} requested, {there / GIGABYTE:.1f} GB available"
-    if there < wanted:
-        return Finding("memory", False, sentence + ". Request less, or end other programs.")
-    return Finding("memory", True, sentence + ".")
+def _memory(amount: str) -> Finding:
+    requested = _bytes(amount)
+    available = _available_memory()
+    if requested is None:
+        return Finding.failure("memory", f"invalid amount of memory {amount!r}. Write for example 2g or 1500m.")
+    if available is None:
+        return Finding.success("memory", f"{amount} requested; the available memory is unknown on this system.")
+    sentence = f"{amount} requested, {available / GIGABYTE:.1f} GB available"
+    if available < requested:
+        return Finding.failure("memory", sentence + ". Request less, or end other programs.")
+    return Finding.success("memory", sentence + ".")
 
 
 def _bytes(amount: str) -> int | None:
@@ -195,19 +206,19 @@ def _bytes(amount: str) -> int | None:
 
 def _available_memory() -> int | None:
     """Return the bytes available to a new process: on the machine, and within the container's limit."""
-    found: list[int] = []
+    limits = list[int]()
     try:
         lines = Path("/proc/meminfo").read_text()
-        found += [int(kilobytes) * 1024 for kilobytes in re.findall(r"^MemAvailable:\s+(\d+)", lines, re.MULTILINE)]
+        limits += [int(kilobytes) * 1024 for kilobytes in re.findall(r"^MemAvailable:\s+(\d+)", lines, re.MULTILINE)]
         share = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
         if share.isdigit():
-            found.append(int(share) - int(used))
+            limits.append(int(share) - int(used))
     except (OSError, ValueError):
         pass  # not Linux, or not in a container
-    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found, default=None)
+    if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=None)
 
 
 def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
@@ -217,49 +228,51 @@ def _log_store(where: str, settings: Mapping[str, str]) -> Finding:
             "On a local folder two processes can both commit the same version, so Deltafold locks its tables. "
             "Let nothing else write to them, and do not share the folder with another machine."
         )
-        return Finding("log store", True, sentence)
+        return Finding.success("log store", sentence)
     if scheme in ATOMIC:
-        return Finding("log store", True, f"Delta's log store for {scheme}: admits only one of two concurrent commits.")
+        return Finding.success(
+            "log store", f"Delta's log store for {scheme}: admits only one of two concurrent commits."
+        )
     try:
         settings = store_settings(settings)
     except SetupError as error:
-        return Finding("log store", False, str(error))
-    chosen = f"spark.delta.logStore.{scheme}.impl"
-    if scheme in S3_SCHEMES and settings.get(chosen, "").rpartition(".")[2] in UNSAFE_ON_S3:
-        sentence = f"{settings[chosen]} lets two processes commit the same version. Set {STORES}: s3a instead."
-        return Finding("log store", False, sentence)
-    if chosen in settings:
-        return Finding("log store", True, f"Commits to {scheme}: use {settings[chosen]}, as {chosen} is set.")
+        return Finding.failure("log store", str(error))
+    setting = f"spark.delta.logStore.{scheme}.impl"
+    if scheme in S3_SCHEMES and settings.get(setting, "").rpartition(".")[2] in UNSAFE_ON_S3:
+        sentence = f"{settings[setting]} lets two processes commit the same version. Set {STORES}: s3a instead."
+        return Finding.failure("log store", sentence)
+    if setting in settings:
+        return Finding.success("log store", f"Commits to {scheme}: use {settings[setting]}, as {setting} is set.")
     if scheme == S3A:
         sentence = (
             f"On {scheme}: Delta's own log store lets two processes commit the same version, and Spark lacks the jars. "
-            f"Set {STORES}: s3a, or {chosen} and the jars yourself."
+            f"Set {STORES}: s3a, or {setting} and the jars yourself."
         )
-        return Finding("log store", False, sentence)
+        return Finding.failure("log store", sentence)
     if fault := remote_fault(where):
-        return Finding("log store", False, f"The address {where} cannot be used: {fault}.")
-    return Finding("log store", False, f"Delta Lake has no log store for {scheme}:. Set {chosen} to one.")
+        return Finding.failure("log store", f"The address {where} cannot be used: {fault}.")
+    return Finding.failure("log store", f"Delta Lake has no log store for {scheme}:. Set {setting} to one.")
 
 
 def _catalogs(settings: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the addresses of the catalogs that the settings name: of Hive's metastore, and of those with a `uri`."""
-    named = {name: uri for name, uri in settings.items() if re.fullmatch(r"spark\.sql\.catalog\.\w+\.uri", name)}
-    if settings.get(CATALOG) == "hive" and (known := settings.get(f"spark.hadoop.{METASTORE}")):
-        named[f"spark.hadoop.{METASTORE}"] = known
-    return {name: [each.strip() for each in uris.split(",")] for name, uris in named.items()}
+    catalogs = {name: uri for name, uri in settings.items() if re.fullmatch(r"spark\.sql\.catalog\.\w+\.uri", name)}
+    if settings.get(CATALOG) == "hive" and (metastore := settings.get(f"spark.hadoop.{METASTORE}")):
+        catalogs[f"spark.hadoop.{METASTORE}"] = metastore
+    return {name: [uri.strip() for uri in uris.split(",")] for name, uris in catalogs.items()}
 
 
 def _metastore(settings: Mapping[str, str]) -> list[Finding]:
-    """Return the fault of a Hive that has no metastore in its settings, nor a file of its own with further ones."""
+    """Return the fault of Hive without a metastore, unless it may be in a configuration file."""
     named = any(f"spark.hadoop.{name}" in settings for name in (METASTORE, METASTORE_DATABASE))
     if settings.get(CATALOG) != "hive" or named or {"HIVE_CONF_DIR", "SPARK_CONF_DIR"} & os.environ.keys():
         return []
-    return [Finding("catalog", False, NO_METASTORE)]
+    return [Finding.failure("catalog", NO_METASTORE)]
 
 
 def _catalog(setting: str, addresses: Sequence[str]) -> Finding:
     """Connect to the first address that answers, each for at most CATALOG_SECONDS."""
-    reasons: list[str] = []
+    reasons = list[str]()
     for address in addresses:
         try:
             parts = urlsplit(address)
@@ -268,9 +281,9 @@ def _catalog(setting: str, addresses: Sequence[str]) -> Finding:
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
         else:
-            return Finding("catalog", True, f"The catalog at {address} answers.")
+            return Finding.success("catalog", f"The catalog at {address} answers.")
     fix = f"Start it, or correct {setting}."
-    return Finding("catalog", False, f"The catalog does not answer ({', '.join(reasons)}). {fix}")
+    return Finding.failure("catalog", f"The catalog does not answer ({', '.join(reasons)}). {fix}")
 
 
 def _scheme(where: str) -> str:

@@ -16,7 +16,7 @@ from deltafold.algebra.errors import DeltafoldError, EvaluationError, LostSource
 from deltafold.algebra.monoids.sums import DECIMAL_OVERFLOW
 from deltafold.spark.catalyst import J, JavaError, is_java_instance
 
-MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions for a data file that is missing
+MISSING_FILE = ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND")  # conditions of a missing data file
 OUT_OF_RANGE_CONDITION, RAISED_CONDITION = "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION"
 PYTHON_CONDITION = "PYTHON_EXCEPTION"
 PYTHON_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a traceback's line with the error itself
@@ -30,7 +30,7 @@ DISK = {
     errno.EACCES: ("Permission denied", LET_WRITE),
     errno.EPERM: ("Operation not permitted", LET_WRITE),
 }  # fmt: skip
-"""The operating system's errors by number, with its words: an exception of Java has these words alone."""
+"""Errors of the operating system by number: the message, which is all that an exception of Java has, and the fix."""
 LOCAL_FILE = re.compile(r"file:(?://)?(/[^\s'\"]+)")
 # invalid values, several rows for a scalar subquery, raise_error
 DATA_SQLSTATE = re.compile(r"SQLSTATE: (2[12]|P0001)")
@@ -46,44 +46,45 @@ NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 def java_chain(error: Exception) -> list[J]:
     """Return the Java exception behind an error and its causes, outermost first; none if Python raised it."""
     java: J = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found: list[J] = []
+    chain = list[J]()
     while java is not None:
-        found.append(java)
+        chain.append(java)
         java = java.getCause()
-    return found
+    return chain
 
 
 def causes(error: Exception) -> list[str]:
     """Return the messages of an error and of its causes, outermost first, without Java's stack traces."""
-    found = [str(java.getMessage() or java.getClass().getSimpleName()) for java in java_chain(error)]
-    return found or [str(error).split("\n\nJVM stacktrace")[0]]
+    messages = [str(java.getMessage() or java.getClass().getSimpleName()) for java in java_chain(error)]
+    return messages or [str(error).split("\n\nJVM stacktrace")[0]]
 
 
 def conditions(error: Exception) -> dict[str, dict[str, str]]:
     """Return Spark's error conditions of an error and its causes, with the parameters of their messages."""
-    found: dict[str, dict[str, str]] = {}
+    parameters = dict[str, dict[str, str]]()
     for java in java_chain(error):
         if is_java_instance(java, "org.apache.spark.SparkThrowable") and java.getCondition():
-            found.setdefault(str(java.getCondition()), dict(java.getMessageParameters()))
-    if not found and (named := CONDITION.match(str(error))):  # an error of Python's: it has the message alone
-        found[named[0].strip("[]")] = {}
-    return found
+            parameters.setdefault(str(java.getCondition()), dict(java.getMessageParameters()))
+    if not parameters and (condition := CONDITION.match(str(error))):  # PySpark's own errors have the message alone
+        parameters[condition[0].strip("[]")] = {}
+    return parameters
 
 
-def is_missing_file(error: Exception) -> bool:
+def _is_missing_file(error: Exception) -> bool:
     """Return whether the cause of an error is a data file that is gone."""
     if any(name.startswith(MISSING_FILE) for name in conditions(error)):
         return True
     return is_caused_by(error, "java.io.FileNotFoundException")
 
 
-def hidden_folder(error: Exception) -> str | None:
-    """Return the local folder of a file in an error that this user may not enter: Spark calls its files missing."""
-    for named in LOCAL_FILE.findall(str(error)):
+def _hidden_folder(error: Exception) -> str | None:
+    """Return the local folder of a file in an error, if this user may not enter it: Spark reports its files missing."""
+    for uri_path in LOCAL_FILE.findall(str(error)):
+        path = Path(unquote(uri_path))
         try:
-            Path(unquote(named)).stat()
+            path.stat()
         except PermissionError:
-            return str(Path(unquote(named)).parent)
+            return str(path.parent)
         except OSError:
             continue
     return None
@@ -94,8 +95,8 @@ def is_caused_by(error: Exception, *classes: str) -> bool:
     return any(is_java_instance(java, name) for java in java_chain(error) for name in classes)
 
 
-def is_decimal_overflow(error: Exception) -> bool:
-    """Return whether the cause of an error is a sum of decimals beyond a state's digits, in either mode of Spark's."""
+def _is_decimal_overflow(error: Exception) -> bool:
+    """Return whether the cause of an error is a sum of decimals with too many digits for a state, with ANSI or not."""
     for name, parameters in conditions(error).items():
         if name.startswith(RAISED_CONDITION) and parameters.get("errorMessage", "").strip("'\"") == DECIMAL_OVERFLOW:
             return True
@@ -105,7 +106,7 @@ def is_decimal_overflow(error: Exception) -> bool:
 
 
 def python_error(error: Exception) -> str | None:
-    """Return what a Python function raised in a worker, and at which line; None if the cause is another one."""
+    """Return the exception of a Python function in a worker, and its line; None if the cause is another one."""
     if PYTHON_CONDITION not in conditions(error):
         return None
     lines = [line.rstrip() for line in "\n".join(causes(error)).splitlines()]
@@ -126,9 +127,9 @@ def sentence_of_analysis(error: Exception) -> str:
 
 
 def position_of_analysis(error: Exception) -> str:
-    """Return where in the query's text such an error is, as ` at line 3, column 8`; empty where Spark does not tell."""
-    found = re.search(r"; line (\d+) pos (\d+)", causes(error)[0])
-    return f" at line {found[1]}, column {int(found[2]) + 1}" if found else ""
+    """Return the position of such an error in the query's text, as ` at line 3, column 8`; empty if unknown."""
+    position = re.search(r"; line (\d+) pos (\d+)", causes(error)[0])
+    return f" at line {position[1]}, column {int(position[2]) + 1}" if position else ""
 
 
 def cause(error: Exception) -> str:
@@ -137,7 +138,7 @@ def cause(error: Exception) -> str:
 
 
 @contextmanager
-def storage_errors(folder: object, reads: bool = False) -> Generator[None]:
+def storage_errors(folder: object, *, reads: bool = False) -> Generator[None]:
     """Raise StorageError for a full disk or a missing permission, in whatever layer it occurred.
 
     folder: the one that is written to, or only read.
@@ -145,35 +146,36 @@ def storage_errors(folder: object, reads: bool = False) -> Generator[None]:
     try:
         yield
     except (OSError, DeltafoldError, *JavaError) as error:
-        if (known := as_storage_error(error, folder, reads)) is None:
+        if (storage_error := as_storage_error(error, folder, reads=reads)) is None:
             raise
-        raise known from error
+        raise storage_error from error
 
 
-def as_storage_error(error: Exception, folder: object, reads: bool = False) -> StorageError | None:
+def as_storage_error(error: Exception, folder: object, *, reads: bool = False) -> StorageError | None:
     """Return the error as a StorageError if the disk is its cause, else None; reads: nothing was to be written."""
     origin = error.__cause__ if isinstance(error, DeltafoldError) else error
     if isinstance(origin, JavaError):
         if DATA_SQLSTATE.search(str(origin)) or PYTHON_CONDITION in conditions(origin):
-            return None  # the words are those of a value, or of a user's function
+            return None  # the message is about a value, or of a user's function
         text = "\n".join(causes(origin))
-        found = next(((reason, fix) for reason, fix in DISK.values() if reason in text), None)
-        named = found and re.search(rf"(?:file:)?(/.*) \({found[0]}\)", text)  # as Java writes it
-        place = named[1] if named else folder
+        disk_error = next(((reason, fix) for reason, fix in DISK.values() if reason in text), None)
+        with_path = disk_error and re.search(rf"(?:file:)?(/.*) \({disk_error[0]}\)", text)  # as Java writes it
+        path = with_path[1] if with_path else folder
     elif isinstance(error, OSError):
-        place, found = error.filename or folder, DISK.get(error.errno or 0)
+        disk_error = DISK.get(error.errno or 0)
+        path = error.filename or folder
     else:
         return None
-    if found is None:
+    if disk_error is None:
         return None
-    reason, fix = found
+    reason, fix = disk_error
     if reads and fix == LET_WRITE:
-        return StorageError(f"{place}: {reason.lower()}. {LET_READ}, and try again.")
-    return StorageError(f"{place}: {reason.lower()}. {fix}, and try again; nothing is half written.")
+        return StorageError(f"{path}: {reason.lower()}. {LET_READ}, and try again.")
+    return StorageError(f"{path}: {reason.lower()}. {fix}, and try again; nothing is half written.")
 
 
 @contextmanager
-def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh") -> Generator[None]:
+def explain_errors(places: Mapping[str, str], *, moving: bool, work: str = "refresh") -> Generator[None]:
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
@@ -184,30 +186,33 @@ def explain_errors(places: Mapping[str, str], moving: bool, work: str = "refresh
     try:
         yield
     except JavaError as error:
-        if is_missing_file(error):
-            if hidden := hidden_folder(error):
+        if _is_missing_file(error):
+            if hidden := _hidden_folder(error):
                 raise StorageError(f"{hidden}: permission denied. {LET_READ}, and try again.") from error
             text = str(error)
-            owner = next((what for path, what in places.items() if f"{path}/" in text), "a pinned source version")
+            owner = next((name for path, name in places.items() if f"{path}/" in text), "a pinned source version")
             raise LostSourceError(
                 f"{owner}: a data file is gone (VACUUM removed it, or somebody deleted it). "
                 "Rebuild the view, and let VACUUM keep files for longer than the time between two refreshes."
             ) from error
-        if is_decimal_overflow(error):
+        if _is_decimal_overflow(error):
             raise EvaluationError(
                 "sum of decimals: it grew beyond the 43 digits that a state keeps (Spark has 38). "
                 "Cast the column to fewer digits, or set policy: definition for this view."
             ) from error
         if raised := python_error(error):
-            said = f"Python function of the query: {raised}. Correct the function, or the data."
-            raise EvaluationError(said) from error
-        reason, what = causes(error)[0].strip().split("\n")[0], f"Spark could not run the {work}"
-        kind = CONDITION.match(reason)
-        data = DATA_SQLSTATE.search(reason)
-        if kind and kind[0] == f"[{RAISED_CONDITION}]":
-            reason = first_line(reason)  # somebody's own words
-        fix = ONE_VERSION_FIX if data else RUN_AGAIN
-        raise (EvaluationError if data else DeltafoldError)(
-            f"{what}: {(reason or type(error).__name__).rstrip('.')}. {NEVER_TOGETHER if moving and data else fix}",
-            f"{what}: {kind[0] if kind else type(error).__name__}. {fix}",
+            raise EvaluationError(
+                f"Python function of the query: {raised}. Correct the function, or the data."
+            ) from error
+        what = f"Spark could not run the {work}"
+        reason = causes(error)[0].strip().split("\n")[0]
+        condition = CONDITION.match(reason)
+        is_data_error = DATA_SQLSTATE.search(reason) is not None
+        if condition and condition[0] == f"[{RAISED_CONDITION}]":
+            reason = first_line(reason)  # the message of a raise_error in the query
+        fix = ONE_VERSION_FIX if is_data_error else RUN_AGAIN
+        shown_fix = NEVER_TOGETHER if moving and is_data_error else fix
+        raise (EvaluationError if is_data_error else DeltafoldError)(
+            f"{what}: {(reason or type(error).__name__).rstrip('.')}. {shown_fix}",
+            f"{what}: {condition[0] if condition else type(error).__name__}. {fix}",
         ) from error

@@ -1,13 +1,13 @@
-"""Choose the Spark settings of a session by where it runs.
+"""Choose the settings of a Spark session.
 
-| Spark | gets |
+| Spark | settings |
 | --- | --- |
-| `local`, `local[…]` | DELTA, EVERYWHERE, and those of a laptop: this machine alone, few cores, files below the cache |
-| any other master | DELTA, EVERYWHERE; address, memory, scratch folders, parallelism are Spark's own and the user's |
-| started by spark-submit | DELTA, EVERYWHERE where they are not set |
-| running | nothing |
+| `local`, `local[…]` | DELTA_SETTINGS, EVERYWHERE, and `laptop_settings`: for few cores, with files below the cache |
+| any other master | DELTA_SETTINGS, EVERYWHERE; Spark and the user choose address, memory, folders, parallelism |
+| started by spark-submit | DELTA_SETTINGS, EVERYWHERE, if they are not set |
+| running | none |
 
-Settings that the caller gives replace all of these, but extensions of Spark are added to Delta's.
+The caller's settings replace all of these, but extensions of Spark are added to Delta's.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ EVERYWHERE = {
 }
 LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 Warm = Literal["auto", "off", "required"]
-"""Whether a Spark that a host keeps for the same settings is used: if there is one, never, or always."""
+"""Whether to use a Spark that a host keeps for the same settings: if there is one, never, or always."""
 
 LOG_STORE = "spark.delta.logStore.file.impl"
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 MEMORY = "2g"  # the heap of a laptop's Spark
-# Java without its second compiler, which costs half of the time of a process that ends after a small refresh; it then
-# also reserves too little memory for code
+# Without its second compiler, which takes half of the time of a process that ends after a small refresh, Java also
+# reserves too little memory for code.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 ARRAY_HEADER = 16  # bytes; a 4 MB array plus its header would take 6 MB, since G1 rounds large arrays up to regions
@@ -78,22 +78,22 @@ appender.log.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def session_settings(
-    app_name: str, master: str, memory: str | None, given: Mapping[str, str], brief: bool = False
+    app_name: str, master: str, memory: str | None, own: Mapping[str, str], *, brief: bool = False
 ) -> dict[str, str]:
-    """Return all settings of a Spark that is to be started; given: the caller's; brief: see `session.start`."""
-    master = given.get("spark.master", master)
+    """Return all settings of a Spark that is to be started; own: the caller's; brief: see `session.start`."""
+    master = own.get("spark.master", master)
     settings = {"spark.app.name": app_name, "spark.master": master, **DELTA_SETTINGS, **EVERYWHERE}
-    if is_loopback(master):
+    if _is_loopback(master):
         settings |= LOOPBACK_SETTINGS
     if is_laptop(master):
-        settings |= laptop_settings()
+        settings |= _laptop_settings()
     if memory or is_laptop(master):
         settings["spark.driver.memory"] = memory or MEMORY
-    if ANY_LOG_STORE in given:
+    if ANY_LOG_STORE in own:
         settings.pop(LOG_STORE, None)
-    settings |= {**given, EXTENSIONS: with_delta(given.get(EXTENSIONS))}
+    settings |= {**own, EXTENSIONS: with_delta(own.get(EXTENSIONS))}
     if is_laptop(master):
-        settings[JAVA_OPTIONS] = java_options(settings.get(JAVA_OPTIONS, ""), brief)
+        settings[JAVA_OPTIONS] = _java_options(settings.get(JAVA_OPTIONS, ""), brief=brief)
     return settings
 
 
@@ -102,32 +102,32 @@ def is_laptop(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def is_loopback(master: str) -> bool:
+def _is_loopback(master: str) -> bool:
     """Return whether every part of Spark is on this machine, so that no other one has to reach the driver."""
     return master.startswith("local") or (urlsplit(master).hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 
 def with_delta(extensions: str | None) -> str:
     """Return a list of Spark's extensions with Delta's."""
-    known = [each.strip() for each in (extensions or "").split(",") if each.strip()]
-    return ",".join(known if DELTA_SETTINGS[EXTENSIONS] in known else [DELTA_SETTINGS[EXTENSIONS], *known])
+    names = [name.strip() for name in (extensions or "").split(",") if name.strip()]
+    return ",".join(names if DELTA_SETTINGS[EXTENSIONS] in names else [DELTA_SETTINGS[EXTENSIONS], *names])
 
 
-def laptop_settings() -> dict[str, str]:
-    """Return the settings of a Spark that is this machine's alone."""
+def _laptop_settings() -> dict[str, str]:
+    """Return the settings of a Spark that runs on this machine alone."""
     cores = str(max(2, min(os.cpu_count() or 2, 200)))
     return {
         "spark.databricks.delta.snapshotPartitions": "2",  # default: 50 tasks, also for a table of ten files
-        # the default one starts some ten processes (readlink) a commit, and no more excludes a second writer
+        # the default one starts some ten processes (readlink) for each commit, and does not exclude a second writer
         LOG_STORE: "io.delta.storage.LocalLogStore",
-        # so does the default way to rename a commit's checksum file: four processes
+        # the default one starts four processes to rename the checksum file of a commit
         "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
         "spark.ui.enabled": "false",
         # all files are written below the cache
         "spark.local.dir": str(scratch_folder()),
         "spark.sql.warehouse.dir": str(cache_folder("warehouse")),
         CATALOG: "in-memory",
-        # of each of four tries to reach Hive's metastore; default: 600 s
+        # for each of four attempts to reach Hive's metastore; default: 600 s
         "spark.hadoop.hive.metastore.client.socket.timeout": "20s",
         "spark.sql.shuffle.partitions": cores,
         # the first page of every broadcast, sort and group-by; default: 16 to 64 MB
@@ -137,10 +137,10 @@ def laptop_settings() -> dict[str, str]:
     }
 
 
-def java_options(given: str, brief: bool) -> str:
-    """Return the options of a laptop's Java, which logs to standard error and writes below the cache.
+def _java_options(own: str, *, brief: bool) -> str:
+    """Return the options of a laptop's Java, which logs to standard error and writes below the cache; own: the user's.
 
-    Of two options of one name Java takes the second, so the user's win over those of `brief`.
+    Of two options of one name Java uses the second, so the user's override those of `brief`.
     """
     logging = cache_folder() / "log4j2.properties"
     if not logging.is_file() or logging.read_text() != LOGGING:
@@ -148,7 +148,7 @@ def java_options(given: str, brief: bool) -> str:
     ours = f'-Dlog4j2.configurationFile="{logging.as_uri()}" -Djava.io.tmpdir="{scratch_folder()}" -XX:-UsePerfData'
     ours += f' -Dderby.stream.error.file="{scratch_folder() / "derby.log"}"'
     first = BRIEF if brief and not any(os.environ.get(name) for name in JAVA_VARIABLES) else ""
-    return " ".join(filter(None, [first, given, ours]))
+    return " ".join(filter(None, [first, own, ours]))
 
 
 def add_to(settings: dict[str, str], name: str, separator: str, *values: str) -> None:

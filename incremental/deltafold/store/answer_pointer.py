@@ -64,7 +64,7 @@ class AnswerPointer:
     def point(self) -> None:
         """Point readers to the last finished epoch's table; writes nothing if they are pointed there already."""
         address, known = (
-            current_address(self._store.folder, self._store.view, self._store.publish_as),
+            _current_address(self._store.folder, self._store.view, self._store.publish_as),
             self._file.read(),
         )
         if address is None:
@@ -139,17 +139,17 @@ class AnswerPointer:
     @property
     def _owner(self) -> str:
         """The value that marks our SQL views: a digest, since Spark hides properties with words like token."""
-        return short_digest(str(self._store.folder.resolve()))
+        return _short_digest(str(self._store.folder.resolve()))
 
 
-def short_digest(text: str) -> str:
+def _short_digest(text: str) -> str:
     """Return the first 32 hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def find_address(folder: Place, view: str, publish_as: str | None = None) -> Address:
     """Return the address of a view's answer and the time since when it is current; raises StateError before epoch 1."""
-    if (address := current_address(folder, view, publish_as)) is None:
+    if (address := _current_address(folder, view, publish_as)) is None:
         if Journal(folder / "journal").last_complete() is None:
             raise never_refreshed(view)
         raise StateError(f"view {view}: its journal has lost the columns of the answer. Refresh it to restore them.")
@@ -157,7 +157,7 @@ def find_address(folder: Place, view: str, publish_as: str | None = None) -> Add
     return replace(address, since=known.since) if known is not None and known.path == address.path else address
 
 
-def current_address(folder: Place, view: str, publish_as: str | None = None) -> Address | None:
+def _current_address(folder: Place, view: str, publish_as: str | None = None) -> Address | None:
     """Return the address of a view's answer from its journal; needs no Spark for a local folder.
 
     folder: the view's own. None before the first epoch is finished, and if the recipe of its query is missing.

@@ -64,7 +64,9 @@ class Readers:
 
         holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
         """
-        return tuple(sorted(place_of(each.folder).name for each in self.all() if each.source and is_above(each, holds)))
+        return tuple(
+            sorted(place_of(each.folder).name for each in self.all() if each.source and _is_above(each, holds))
+        )
 
     def check_no_branch(self, view: str) -> None:
         """Raise StateError if the view has branches, whose files would be removed."""
@@ -80,7 +82,7 @@ class Readers:
             ) from error
 
 
-def is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:
+def _is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:
     """Return whether the last epoch of a reader pins a table that `holds`; True before its first epoch."""
     if (last := reader.journal.last()) is None:
         return True

@@ -228,7 +228,7 @@ class Journal:
             given = content["intent"]
             records: list[tuple[Any, Any]] = [(Intent, given), (Chunk, given.get("part") or {})]
             records += [(Pin, pin) for pin in given.get("sources", {}).values()]
-            if given.get("format", 0) > FORMAT or any(unknown_fields(kind, fields) for kind, fields in records):
+            if given.get("format", 0) > FORMAT or any(_unknown_fields(kind, fields) for kind, fields in records):
                 raise StateError(
                     f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
                 )
@@ -245,7 +245,7 @@ class Journal:
             ) from error
 
 
-def unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:
+def _unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:
     """Return the fields that a record of this release does not have."""
     return set(given) - {field.name for field in dataclasses.fields(kind)}
 

@@ -108,7 +108,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
         except (SourceError, StorageError) as error:
             problems[source_path] = str(error)
     tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: table_size(table, store.tuning) for name, table in tables.items()}
+    sizes = {name: _table_size(table, store.tuning) for name, table in tables.items()}
     return Status(
         view=view,
         epoch=report.epoch,
@@ -123,7 +123,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     )
 
 
-def table_size(table: Table, tuning: Tuning) -> Size:
+def _table_size(table: Table, tuning: Tuning) -> Size:
     """Return the size of a table, with the number of fragmented partitions."""
     partitions = table.partitions(tuning.small_file_bytes)
     return Size(*table.size(), sum(part.is_fragmented(tuning) for part in partitions))

@@ -48,7 +48,7 @@ class Pile:
                 1 if self.small else max(1, together.sparkSession.sparkContext.defaultParallelism)
             )
             counted = [F.count(F.lit(1)).alias("rows")]
-            kept, _ = Checkpoints(own, self.most).measure(together, counted, self.small)
+            kept, _ = Checkpoints(own, self.most).measure(together, counted, small=self.small)
             self.free()
             self.parts = [(kept, own)]
         self.parts.append((part, block))
@@ -89,7 +89,7 @@ class FromNothing:
         measures = [F.expr(f"count_if({ACCEPTED} > 0)").alias("accepted")]
         with block:
             frame, self.found = Checkpoints(own, self._tuning.local_rows).measure(
-                judged, measures, self._step.is_small()
+                judged, measures, small=self._step.is_small()
             )
         return frame, own
 

@@ -215,7 +215,7 @@ class Iteration:
         return self.lowering.frame(relation, list(zip(columns, self.names, strict=True)))
 
     def _compute(self, frame: DataFrame, measures: list[SparkColumn], block: ExitStack) -> tuple[DataFrame, Any]:
-        return Checkpoints(block, self.most).measure(frame, measures, self.small)
+        return Checkpoints(block, self.most).measure(frame, measures, small=self.small)
 
 
 def _difference(name: str) -> SparkColumn:

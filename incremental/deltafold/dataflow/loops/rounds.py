@@ -31,8 +31,7 @@ from deltafold.dataflow.loops.leaves import FrontierChange, SideChange, SideInpu
 from deltafold.dataflow.loops.touched import Again, LoopBefore, Touched, TouchedCandidates
 from deltafold.dataflow.lowering import Relation
 from deltafold.dataflow.pruning.pruning import Pruning
-from deltafold.spark.checkpoint import Checkpoints
-from deltafold.spark.local_rows import is_local
+from deltafold.spark.checkpoint import Checkpoints, is_local
 
 T = TypeVar("T")
 

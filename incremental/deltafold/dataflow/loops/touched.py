@@ -30,8 +30,7 @@ from deltafold.algebra.program import BUCKET, ROWS, WEIGHT
 from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.loops.acceptance import KNOWN, Acceptance, RoundChange
 from deltafold.dataflow.loops.candidates import Candidates
-from deltafold.spark.checkpoint import Checkpoints, LocalPlan, in_one_task
-from deltafold.spark.local_rows import is_local
+from deltafold.spark.checkpoint import Checkpoints, LocalPlan, in_one_task, is_local
 
 ROWS_BEFORE, ACCEPTED_BEFORE = "__rows_before", "__accepted_before"
 STORED_ROWS, STORED_ACCEPTED = "__stored_rows", "__stored_accepted"
@@ -123,7 +122,7 @@ class TouchedCandidates:
             local = None if plan is None else plan.run()
             if local is not None:
                 return self._check(*local, own, plan)
-            frame, found = Checkpoints(own, self.most).measure(judged, self._measures, False)
+            frame, found = Checkpoints(own, self.most).measure(judged, self._measures, small=False)
             return self._check(frame, found, own)
 
     def repeat_move(self, last: Touched, after: Touched) -> Again | None:
@@ -212,7 +211,7 @@ class TouchedCandidates:
         if self.stored.small:
             return [self._look_up_at_once(change)]
         buckets = F.collect_set(F.expr(self.candidates.bucket_sql)).alias("buckets")
-        rows, found = checkpoints.measure(change, [buckets, F.count(F.lit(1)).alias("rows")], False)
+        rows, found = checkpoints.measure(change, [buckets, F.count(F.lit(1)).alias("rows")], small=False)
         near = self.stored.rows
         if self.candidates.buckets > 1:
             near = near.where(F.col(BUCKET).isin(sorted(found["buckets"])))

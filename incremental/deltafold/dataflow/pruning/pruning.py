@@ -185,7 +185,7 @@ class Pruning:
     ) -> tuple[DataFrame, KeyRanges]:
         """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
-        rows, found = self._checkpoints.measure(frame, measures, small)
+        rows, found = self._checkpoints.measure(frame, measures, small=small)
         self._checkpoints.learn(rows, found["rows"])
         return rows, self._ranges(rows, keys, found, narrow=narrow, nulls_match=nulls_match)
 

@@ -85,7 +85,7 @@ class DirectMerge:
         numbered, condition, within = self._number_rows(source)
         measures = [F.count(TAKEN_CLAUSE).alias("chosen"), F.count(F.lit(1)).alias("pairs")]
         matched, found = self.checkpoints.measure(
-            plan_at_once(self._match_rows(numbered, condition, within)), measures, False
+            plan_at_once(self._match_rows(numbered, condition, within)), measures, small=False
         )
         if wanted is not None and found["pairs"] != wanted:
             return False
@@ -115,7 +115,7 @@ class DirectMerge:
         ends = interval_measures(source.schema[safe[0]]) if safe else []
         counted = [*measures, *ends, F.count(F.lit(1)).alias(SOURCE_ROW)]
         numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
-        kept, found = self.checkpoints.measure(numbered, counted, True)
+        kept, found = self.checkpoints.measure(numbered, counted, small=True)
 
         def plain(each: J) -> J | None:
             if not _compares_columns(each) or found[_name(each)]:

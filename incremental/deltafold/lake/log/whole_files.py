@@ -95,7 +95,8 @@ def apply_vectors(spark: SparkSession, scan: J, *, numbered: bool = False) -> J:
     deleted, number = formats.IS_ROW_DELETED_STRUCT_FIELD(), formats.ROW_INDEX_STRUCT_FIELD()
     fields = [deleted, number] if numbered else [deleted]
     added = [
-        catalyst.attribute(spark, field.name(), field.dataType(), True, catalyst.new_id(spark)) for field in fields
+        catalyst.attribute(spark, field.name(), field.dataType(), catalyst.new_id(spark), nullable=True)
+        for field in fields
     ]
     output = catalyst.sequence(scan.output())
     columns = catalyst.vector(spark, [*output, *added])

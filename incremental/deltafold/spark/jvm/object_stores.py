@@ -22,32 +22,32 @@ from deltafold.spark.jvm.java import Java, launch_environment
 
 STORES = "spark.deltafold.stores"
 S3A, S3_SCHEMES = "s3a", ("s3", "s3a", "s3n")
-UNSAFE_ON_S3 = {f"{each}LogStore" for each in ("S3SingleDriver", "HDFS", "Azure", "GCS", "Local")}
-"""Delta's own log stores that look first and write then."""
+# Delta's own log stores that look for a version and then write it, so that two processes can write the same one
+UNSAFE_ON_S3 = {f"{name}LogStore" for name in ("S3SingleDriver", "HDFS", "Azure", "GCS", "Local")}
 S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
 ANY_LOG_STORE = "spark.delta.logStore.class"  # Delta refuses a session that has both
-# a store that does not answer is given up after 15 seconds instead of 150; one that is busy has retries of its own
+# give up after 15 seconds instead of 150 if a store does not answer; a busy store has retries of its own
 PATIENCE = {"spark.hadoop.fs.s3a.attempts.maximum": "3", "spark.hadoop.fs.s3a.retry.limit": "4"}
 LOG_STORE_SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
 CLASS = "deltafold.ConditionalLogStore"
-# the default one keeps what it read of an object, and gives it also when the object was replaced
+# the default stream caches an object, and returns the old content after the object was replaced
 UNCACHED = {"spark.hadoop.fs.s3a.input.stream.type": "classic"}
 S3A_SETTINGS = {S3A_LOG_STORE: CLASS, **PATIENCE, **UNCACHED}
 COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"  # takes the options of javac
 # the release of Amazon's client that each Hadoop of a Spark was built with; older ones have no conditional writes
 CLIENTS = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
-CLIENT_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the client, whose bundle of all has 600 MB
+CLIENT_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")  # the bundle of all parts has 600 MB
 CARRIED_BESIDE_S3A = "software.amazon.awssdk:bundle,org.slf4j:*,io.netty:*,commons-codec:*,commons-logging:*"
 
 
 class UnknownStoreError(SetupError, UsageError):
-    """The setting names a store that it cannot give Spark."""
+    """The setting names a store for which there are no jars."""
 
 
 def stores_in(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the object stores that settings ask for; raises UnknownStoreError for one that it has no jars for."""
-    names = tuple(each.strip() for each in settings.get(STORES, "").split(",") if each.strip())
-    if unknown := [each for each in names if each != S3A]:
+    """Return the object stores that settings ask for. Raises UnknownStoreError for one without jars here."""
+    names = tuple(name.strip() for name in settings.get(STORES, "").split(",") if name.strip())
+    if unknown := [name for name in names if name != S3A]:
         raise UnknownStoreError(
             f"{STORES}: {', '.join(unknown)} is not known. Name s3a; hdfs needs no jars, and those of others are added "
             "by spark.jars.packages."
@@ -56,19 +56,19 @@ def stores_in(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def store_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with those of the object stores that they ask for; the user's own win."""
+    """Return the settings with those of the object stores that they ask for, unless these are set already."""
     return {**S3A_SETTINGS, **settings} if S3A in stores_in(settings) else dict(settings)
 
 
 def store_jars(settings: Mapping[str, str], java: Java, delta: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the jars of the object stores that settings ask for, downloaded and compiled at the first use.
 
-    delta: the jars of Delta Lake. Raises SetupError if they cannot be had.
+    delta: the jars of Delta Lake. Raises SetupError if they cannot be downloaded or compiled.
     """
     if S3A not in stores_in(settings):
         return ()
     spark = Path(launch_environment(java)["SPARK_HOME"]) / "jars"
-    return *provide_jars(s3a_package(hadoop_release(spark)), java), log_store_jar(java, spark, delta)
+    return *provide_jars(s3a_package(hadoop_release(spark)), java), _log_store_jar(java, spark, delta)
 
 
 def s3a_package(number: str) -> JarPackage:
@@ -84,46 +84,47 @@ def s3a_package(number: str) -> JarPackage:
 
 def hadoop_release(spark: Path) -> str:
     """Return the release of the Hadoop of a Spark; spark: the folder of its jars."""
-    return next((each.stem.rpartition("-")[2] for each in spark.glob("hadoop-client-api-*.jar")), "unknown")
+    return next((jar.stem.rpartition("-")[2] for jar in spark.glob("hadoop-client-api-*.jar")), "unknown")
 
 
-def log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
-    """Return the jar with our log store, compiled at the first use; raises SetupError if it does not compile."""
-    needed = [*spark.glob("hadoop-client-api-*.jar"), *(each for each in delta if "delta-storage" in each.name)]
-    facts = [LOG_STORE_SOURCE.read_text(), *(each.name for each in needed)]
-    place = cache_folder("jars") / f"log-store-{hashlib.sha256(''.join(facts).encode()).hexdigest()[:16]}"
-    jar = place / "deltafold-log-store.jar"
+def _log_store_jar(java: Java, spark: Path, delta: tuple[Path, ...]) -> Path:
+    """Return the jar with our log store, compiled at the first use. Raises SetupError if it does not compile."""
+    needed = [*spark.glob("hadoop-client-api-*.jar"), *(jar for jar in delta if "delta-storage" in jar.name)]
+    facts = [LOG_STORE_SOURCE.read_text(), *(jar.name for jar in needed)]
+    folder = cache_folder("jars") / f"log-store-{hashlib.sha256(''.join(facts).encode()).hexdigest()[:16]}"
+    jar = folder / "deltafold-log-store.jar"
     if not jar.is_file():
-        with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="compile-") as made:
-            fresh = pack_classes(Path(made), compile_java(java, spark, LOG_STORE_SOURCE, needed, Path(made)))
-            place.mkdir(exist_ok=True)
-            fresh.replace(jar)  # complete or not at all, whoever else compiles it
+        with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="compile-") as temporary:
+            classes = compile_java(java, spark, LOG_STORE_SOURCE, needed, Path(temporary))
+            fresh = pack_classes(Path(temporary), classes)
+            folder.mkdir(exist_ok=True)
+            fresh.replace(jar)  # complete or not at all, even if other processes compile it too
     return jar
 
 
-def compile_java(java: Java, spark: Path, source: Path, needed: Sequence[Path], place: Path) -> list[Path]:
-    """Compile a file of Java into a folder, and return the classes; raises SetupError.
+def compile_java(java: Java, spark: Path, source: Path, needed: Sequence[Path], folder: Path) -> list[Path]:
+    """Compile a file of Java into a folder, and return the files of classes. Raises SetupError if it does not compile.
 
     spark: the folder of its jars, where the compiler is. needed: the jars that the source uses.
     """
     compiler = [*spark.glob("janino-*.jar"), *spark.glob("commons-compiler-*.jar")]
     command = [str(java.home / "bin" / "java"), "-cp", os.pathsep.join(map(str, compiler)), COMPILER]
-    command += ["-d", str(place), "-classpath", os.pathsep.join(map(str, needed)), str(source)]
+    command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    made = sorted(place.rglob("*.class"))
-    if done.returncode or not made:
+    classes = sorted(folder.rglob("*.class"))
+    if done.returncode or not classes:
         reason = (done.stderr or done.stdout).strip().splitlines()
         raise SetupError(
             f"{source.name} could not be compiled: {reason[0] if reason else 'Java printed nothing'}. Set "
             f"{S3A_LOG_STORE} to another log store, and report this."
         )
-    return made
+    return classes
 
 
-def pack_classes(place: Path, made: Sequence[Path]) -> Path:
+def pack_classes(folder: Path, classes: Sequence[Path]) -> Path:
     """Pack classes, by their paths below a folder, into a jar there."""
-    jar = place / "made.jar"
-    with zipfile.ZipFile(jar, "w") as packed:
-        for each in made:
-            packed.write(each, each.relative_to(place))
+    jar = folder / "made.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for file in classes:
+            archive.write(file, file.relative_to(folder))
     return jar

@@ -137,7 +137,7 @@ class ClusterSums:
 
     def measure(self, rows: DataFrame) -> tuple[DataFrame, Mapping[str, Any]]:
         """Return references with added sums, computed once, and what has been found of them."""
-        found, measured = self.checkpoints.measure(rows, self.measures, True)
+        found, measured = self.checkpoints.measure(rows, self.measures, small=True)
         return found.select(*map(quoted, self.table.columns)), measured
 
     def next_centers(self, references: DataFrame) -> DataFrame:

@@ -33,8 +33,7 @@ from deltafold.dataflow.loops.clusters.cluster_sums import (
 from deltafold.dataflow.loops.clusters.near_points import NearPoints
 from deltafold.dataflow.loops.rounds import Round
 from deltafold.dataflow.partial_aggregate import TOUCHED
-from deltafold.spark.checkpoint import LocalPlan, in_one_task
-from deltafold.spark.local_rows import is_local
+from deltafold.spark.checkpoint import LocalPlan, in_one_task, is_local
 
 
 @dataclass(frozen=True)
@@ -181,12 +180,12 @@ class RepeatedPlan:
         """Return the rows of the plan and the aggregates, computed."""
         rows = rows if is_local(rows) else self.sums.compute(rows)
         if not is_local(rows):
-            return self.sums.checkpoints.measure(self.build(rows), self.measures, True)
+            return self.sums.checkpoints.measure(self.build(rows), self.measures, small=True)
         if self._again is not None and rows.schema == self._form and (found := self._again(rows)) is not None:
             return found
         plan = LocalPlan(self.build(rows).coalesce(1), self.measures, self.sums.most)
         self._again, self._form = plan.over(rows), rows.schema
-        return plan.run() or self.sums.checkpoints.measure(self.build(rows), self.measures, True)
+        return plan.run() or self.sums.checkpoints.measure(self.build(rows), self.measures, small=True)
 
 
 def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Clustered | None:

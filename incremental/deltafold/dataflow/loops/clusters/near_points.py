@@ -64,7 +64,7 @@ class NearPoints:
         rows = self.log.withColumn(OLD_POINT, F.lit(True)).where((F.col(MARGIN) <= least) & near)
         if self.changed is not None:
             rows = rows.unionByName(self.changed.withColumn(OLD_POINT, F.lit(False)).where(near))
-        held, found = self.checkpoints.measure(rows, [F.count_if(OLD_POINT).alias("old")], True)
+        held, found = self.checkpoints.measure(rows, [F.count_if(OLD_POINT).alias("old")], small=True)
         self.read = max(self.read, int(found["old"]))
         return held if self.read <= self.most else None
 
