@@ -245,7 +245,14 @@ class View:
         """The store of its journal and tables."""
         warehouse = self.warehouse
         folder = warehouse.root / "views" / self.name
-        return Store(warehouse.spark, folder, self.name, warehouse.lake, warehouse.tuning, self.publish_as)
+        return Store(
+            spark=warehouse.spark,
+            folder=folder,
+            view=self.name,
+            lake=warehouse.lake,
+            tuning=warehouse.tuning,
+            publish_as=self.publish_as,
+        )
 
     @property
     def current(self) -> bool:

@@ -218,7 +218,8 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
         "view shop: " in result.stderr and "Refresh it first: view.refresh(), or `deltafold run shop`" in result.stderr
     )
     folder = tmp_path / ".warehouse" / "shop" / "views" / "shop"
-    journal, intent = Journal(folder / "journal"), Intent("shop", 2, 3, "f", 1, {})
+    journal = Journal(folder / "journal")
+    intent = Intent(view="shop", generation=2, epoch=3, fingerprint="f", buckets=1, sources={})
     journal.record(Recipe(fingerprint="f", columns=(("a b", "int"),)))
     journal.finish(intent, REPORT, {"state_1": 4, "view": 9})
     journal.begin(replace(intent, generation=3, epoch=1))

@@ -28,7 +28,15 @@ with lock(Path(sys.argv[1]), "view v", "refreshed", 5):
 
 
 def intent(epoch: int, generation: int = 1) -> Intent:
-    return Intent("v", generation, epoch, "f", 1, {"orders": Pin(None, 3, "id")}, {"state_1": epoch})
+    return Intent(
+        view="v",
+        generation=generation,
+        epoch=epoch,
+        fingerprint="f",
+        buckets=1,
+        sources={"orders": Pin(None, 3, "id")},
+        tables={"state_1": epoch},
+    )
 
 
 def report(epoch: int) -> Report:

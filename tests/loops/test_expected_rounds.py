@@ -13,7 +13,11 @@ def entry(epoch: int, mode: str = "incremental", **rounds: list[int]) -> Entry:
     report = Report(
         view="v", epoch=epoch, generation=1, verdict="applied", sentence="", rounds={"loop_1": rounds} if rounds else {}
     )
-    return Entry(Intent("v", 1, epoch, "f", 1, {}, mode=mode), report, {})
+    return Entry(intent(epoch, mode), report, {})
+
+
+def intent(epoch: int, mode: str = "incremental") -> Intent:
+    return Intent(view="v", generation=1, epoch=epoch, fingerprint="f", buckets=1, sources={}, mode=mode)
 
 
 def test_the_last_epochs_count() -> None:
@@ -31,5 +35,5 @@ def test_the_last_epochs_count() -> None:
 
 
 def test_epochs_without_a_loop_or_of_another_mode_tell_nothing() -> None:
-    others = [entry(2), entry(3, mode="recompute", levels=[1]), Entry(Intent("v", 1, 4, "f", 1, {}), None)]
+    others = [entry(2), entry(3, mode="recompute", levels=[1]), Entry(intent(4), None)]
     assert recent_rounds(others, Tuning()) == {} and levels(others) == {}

@@ -16,7 +16,7 @@ DONE = Report(view="v", epoch=1, generation=1, verdict="applied", sentence="")
 
 
 def epoch(folder: Path, pins: dict[str, Pin], number: int = 1, done: bool = True, **tables: int) -> None:
-    intent = Intent(folder.name, 1, number, "f", 1, pins)
+    intent = Intent(view=folder.name, generation=1, epoch=number, fingerprint="f", buckets=1, sources=pins)
     journal = Journal(folder / "journal")
     if done:
         journal.finish(intent, DONE, dict(tables))
@@ -31,9 +31,9 @@ def test_the_last_epochs_of_all_views_and_of_those_above_are_needed(tmp_path: Pa
     epoch(low, {"t": Pin(3, 9, "a")}, state_1=7)
     epoch(beside, {"t": Pin(None, 4, "a")}, view=1)
     epoch(beside, {"t": Pin(4, 6, "a")}, number=2, done=False)
-    epoch(mid, {"lows": Pin(1, 5, "b", "g1/state_1", None, {"t": 8})}, view=2)
-    epoch(mid, {"lows": Pin(5, 6, "b", "g2/state_1", "g1/state_1", {"t": 9})}, number=2, done=False)
-    epoch(top, {"mids": Pin(1, 2, "c", "g1/view", None, {"lows/t": 2})}, view=1)
+    epoch(mid, {"lows": Pin(1, 5, "b", place="g1/state_1", bases={"t": 8})}, view=2)
+    epoch(mid, {"lows": Pin(5, 6, "b", place="g2/state_1", left="g1/state_1", bases={"t": 9})}, number=2, done=False)
+    epoch(top, {"mids": Pin(1, 2, "c", place="g1/view", bases={"lows/t": 2})}, view=1)
     Readers(low).add(Reader(str(mid), "lows"))
     Readers(low).add(Reader(str(tmp_path / "gone"), "lows"))
     Readers(mid).add(Reader(str(top), "mids"))
@@ -63,7 +63,8 @@ def test_a_branch_needs_what_it_was_made_of_until_it_is_dropped(tmp_path: Path) 
 
 def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -> None:
     """Protects from removing a table that readers have only just left: a rebuild in parts, or a crash, takes long."""
-    journal, intent = Journal(tmp_path / "journal"), Intent("v", 1, 1, "f", 1, {})
+    journal = Journal(tmp_path / "journal")
+    intent = Intent(view="v", generation=1, epoch=1, fingerprint="f", buckets=1, sources={})
     journal.finish(intent, replace(DONE, finished="2026-01-01"), {"view": 0})
     for number, day in ((1, "2026-01-02"), (2, "2026-01-09")):
         assert superseded_since(tmp_path, 1) is None
@@ -94,8 +95,8 @@ def test_who_reads_a_view(tmp_path: Path) -> None:
     for reader in (mid, other, new, tmp_path / "gone"):
         Readers(low).add(Reader(str(reader), "lows"))
     Readers(low).add(Reader(str(other), "", {"g1/view": 1}))  # a branch is no reader in this sense
-    epoch(mid, {"lows": Pin(1, 5, "mine", "g1/view")}, view=2)
-    epoch(other, {"lows": Pin(1, 5, "another", "g1/view")}, view=2)
+    epoch(mid, {"lows": Pin(1, 5, "mine", place="g1/view")}, view=2)
+    epoch(other, {"lows": Pin(1, 5, "another", place="g1/view")}, view=2)
     new.mkdir()
     assert Readers(low).views(lambda pin: pin.identity == "mine") == ("mid", "new")
     epoch(mid, {"t": Pin(1, 5, "mine")}, number=2, view=2)

@@ -21,7 +21,9 @@ def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: E
     report = Report(
         view="v", epoch=epoch, generation=generation, verdict=verdict, sentence="", seconds=seconds, estimates=ESTIMATES
     )
-    return Entry(Intent("v", generation, epoch, "f", 1, {}, mode=mode), report)
+    return Entry(
+        Intent(view="v", generation=generation, epoch=epoch, fingerprint="f", buckets=1, sources={}, mode=mode), report
+    )
 
 
 def test_creating_a_table_is_no_part_of_recomputing() -> None:

@@ -137,7 +137,7 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             events.switch_on()
     monkeypatch.setenv(metrics.METRICS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(SetupError, match="not a writable folder"):
-        metrics.metrics_of(Store(cast(Any, None), tmp_path, "v", DELTA))
+        metrics.metrics_of(Store(spark=cast(Any, None), folder=tmp_path, view="v", lake=DELTA))
 
 
 def test_labels_that_need_escaping() -> None:

@@ -127,7 +127,17 @@ class Planner:
         tables = {name: self.store.table(generation, name).version() for name in strategy.tables}
         fingerprint, mode, states = strategy.fingerprint, strategy.mode, strategy.states
         kept = {} if last is None else tables
-        intent = Intent(self.store.view, generation, epoch, fingerprint, buckets, pins, kept, mode=mode, states=states)
+        intent = Intent(
+            view=self.store.view,
+            generation=generation,
+            epoch=epoch,
+            fingerprint=fingerprint,
+            buckets=buckets,
+            sources=pins,
+            tables=kept,
+            mode=mode,
+            states=states,
+        )
         intent = replace(intent, losses=0 if last is None else last.intent.losses)
         # a constraint first checked in this epoch is not relied on in it
         facts = [fact.text for fact in strategy.constraints]

@@ -1,7 +1,7 @@
 """Record the readers of a view: a small file for each.
 
-Views above it, which may be in other warehouses, read a view, and its branches read its files. Each writes a small
-file with its own folder here before its journal pins this view; a reader whose folder is gone needs nothing.
+Readers are the views above it, which may be in other warehouses, and its branches, which read its files. Each writes a
+file with its own folder here before its journal pins this view; a reader whose folder is gone is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltafold.store.journal import Journal, Pin
 
 @dataclass(frozen=True)
 class Reader:
-    """A view above, which calls this one `source`; or a branch, with the versions of the tables that it cloned."""
+    """A view above, in which this one is the source `source`; or a branch, with the versions of the cloned tables."""
 
     folder: str
     source: str = ""
@@ -28,7 +28,7 @@ class Reader:
 
     @property
     def journal(self) -> Journal:
-        """Return the journal of the reader."""
+        """The journal of the reader."""
         return Journal(place_of(self.folder) / "journal")
 
 
@@ -51,22 +51,21 @@ class Readers:
 
     def all(self) -> tuple[Reader, ...]:
         """Return the readers that still exist."""
-        found = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"), key=str)]
-        return tuple(reader for reader in found if place_of(reader.folder).is_dir())
+        readers = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"), key=str)]
+        return tuple(reader for reader in readers if place_of(reader.folder).is_dir())
 
     def branches(self) -> tuple[str, ...]:
         """Return the names of the branches whose first generation, which shares files with this view, still exists."""
-        made = [place_of(reader.folder) for reader in self.all() if reader.tables]
-        return tuple(folder.name for folder in made if (folder / "g1").is_dir())
+        folders = [place_of(reader.folder) for reader in self.all() if reader.tables]
+        return tuple(folder.name for folder in folders if (folder / "g1").is_dir())
 
     def views(self, holds: Callable[[Pin], bool]) -> tuple[str, ...]:
         """Return the names of the views above whose last epoch reads this one, or that have no epoch yet.
 
-        holds: whether a pinned table may be one of this view's; a view above can give its name to another source.
+        holds: whether a pinned table may be one of this view; a view above can use its name for another source.
         """
-        return tuple(
-            sorted(place_of(each.folder).name for each in self.all() if each.source and _is_above(each, holds))
-        )
+        above = [reader for reader in self.all() if reader.source and _is_above(reader, holds)]
+        return tuple(sorted(place_of(reader.folder).name for reader in above))
 
     def check_no_branch(self, view: str) -> None:
         """Raise StateError if the view has branches, whose files would be removed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,25 @@ def never_refreshed(view: str) -> StateError:
 
 
 def refresh_first(view: str) -> str:
-    """Return the advice to refresh a view; a pipeline has its view's name."""
+    """Return the advice to refresh a view; a pipeline has the name of its view."""
     return f"Refresh it first: view.refresh(), or `deltafold run {view}`"
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A source in an epoch: its versions before and after, and Delta's id of the table (at `after`, for a base table;
-    earlier releases recorded the id of the latest version).
+    """A source in an epoch: its versions before and after.
 
-    If the source is a view: `place`, its table at `after` below the view's folder; `left`, its table at `before` if the
-    view was rebuilt in between; `bases`, the versions of the base sources from which its answer at `after` is computed.
-    start: for a change in chunks, the version before the first one; via: for the rest of one, taken in at once, the
-    version that they were to reach. commit: Delta's id of the commit that made `after`.
+    identity: Delta's id of the table (at `after` for a base table; earlier releases recorded that of the latest
+    version); commit: Delta's id of the commit that made `after`. If the source is a view: `place`, its table at `after`
+    below the view's folder; `left`, its table at `before` if the view was rebuilt in between; `bases`, the versions of
+    the base sources from which its answer at `after` is computed. For a change in chunks: `start`, the version before
+    the first chunk; `via`, if the rest of the chunks is read by one epoch, the version that they were to reach.
     """
 
     before: int | None
     after: int
     identity: str
+    _: KW_ONLY
     place: str | None = None
     left: str | None = None
     bases: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -57,7 +58,7 @@ class Pin:
 
     @property
     def passed(self) -> list[int]:
-        """The versions that a change in chunks reads besides `after`."""
+        """The versions besides `after` that a change in chunks reads."""
         return [version for version in (self.start, self.via) if version is not None]
 
 
@@ -65,7 +66,7 @@ class Pin:
 class Chunk:
     """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
 
-    whole: a file with another deletion vector counts with all of its bytes, as in chunks of earlier releases.
+    whole: a file with another deletion vector counts with its whole size, as in chunks of earlier releases.
     """
 
     number: int
@@ -79,14 +80,14 @@ class Chunk:
         return self.number == self.of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Intent:
     """An epoch at its start: everything that a second attempt needs to write exactly the same.
 
     constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
     states: for each state a digest of its plan, then its stored columns (Layout.merged); rearranges: it only copies the
     last epoch into other buckets; takes_back: it only restores the tables that a failed epoch of this number wrote;
-    lost: why it begins a generation, where a source lost what the last epoch read; losses: how often that was so.
+    lost: why it begins a generation, if a source lost rows that the last epoch read; losses: the number of such epochs.
     """
 
     view: str
@@ -109,7 +110,7 @@ class Intent:
 
     @property
     def takes_rest(self) -> bool:
-        """Whether it takes in at once what finished chunks left of a change."""
+        """Whether it reads the rest of a change at once, after some chunks are finished."""
         return any(pin.via is not None for pin in self.sources.values())
 
     @property
@@ -143,12 +144,12 @@ class Journal:
         self.folder = folder
 
     def last(self) -> Entry | None:
-        """Return the newest epoch of the newest generation; raises StorageError if the journal may not be read."""
+        """Return the newest epoch of the newest generation. Raises StorageError if the journal may not be read."""
         files = self._files()
         return self._read(files[-1]) if files else None
 
     def forget_copy(self) -> Entry | None:
-        """Return the newest epoch; an unfinished copy into other buckets is removed first, as what it copied counts."""
+        """Return the newest epoch; an unfinished copy into other buckets is removed first, since its original stays."""
         last = self.last()
         if last is None or last.report is not None or not last.intent.rearranges:
             return last
@@ -194,7 +195,7 @@ class Journal:
         return None if last is None else self.recipe(last.intent.fingerprint)
 
     def prune(self, keep: int) -> int:
-        """Remove all but the newest `keep` entries; returns their number. Keeps all if no newer one is finished."""
+        """Remove all but the newest `keep` entries, or none if none of these is finished; returns how many."""
         files = self._files()
         old = files[: max(0, len(files) - keep)]
         if all(self._read(file).report is None for file in files[len(old) :]):
@@ -215,7 +216,7 @@ class Journal:
     def _files(self) -> list[Place]:
         with storage_errors(self.folder):
             if isinstance(self.folder, Path) and self.folder.exists():
-                next(self.folder.iterdir(), None)  # raises for one that may not be read, which glob takes for empty
+                next(self.folder.iterdir(), None)  # raises if it may not be read, for which glob returns nothing
             return sorted(self.folder.glob("g*-e*.json"), key=str)
 
     def _write(self, path: Place, content: dict[str, Any]) -> None:
@@ -225,38 +226,39 @@ class Journal:
     def _read(self, path: Place) -> Entry:
         try:
             content = json.loads(path.read_text())
-            given = content["intent"]
-            records: list[tuple[Any, Any]] = [(Intent, given), (Chunk, given.get("part") or {})]
-            records += [(Pin, pin) for pin in given.get("sources", {}).values()]
-            if given.get("format", 0) > FORMAT or any(_unknown_fields(kind, fields) for kind, fields in records):
+            fields = content["intent"]
+            records: list[tuple[Any, Any]] = [(Intent, fields), (Chunk, fields.get("part") or {})]
+            records += [(Pin, pin) for pin in fields.get("sources", {}).values()]
+            if fields.get("format", 0) > FORMAT or any(_unknown_fields(kind, record) for kind, record in records):
                 raise StateError(
                     f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
                 )
-            pins = {name: Pin(**pin) for name, pin in given.pop("sources").items()}
-            part = given.pop("part", None)
-            parted = None if part is None else Chunk(**{"whole": True} | part)
-            reported = content.get("report")
-            report = None if reported is None else Report.from_json(json.dumps(reported))
-            intent = Intent(sources=pins, part=parted, **given)
-            return Entry(intent, report, content.get("after"))
+            pins = {name: Pin(**pin) for name, pin in fields.pop("sources").items()}
+            part = fields.pop("part", None)
+            chunk = None if part is None else Chunk(**{"whole": True} | part)
+            report = content.get("report")
+            return Entry(
+                Intent(sources=pins, part=chunk, **fields),
+                None if report is None else Report.from_json(json.dumps(report)),
+                content.get("after"),
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
                 f"journal file {path}: it is damaged ({error}). Remove it and rebuild the view."
             ) from error
 
 
-def _unknown_fields(kind: Any, given: Mapping[str, Any]) -> set[str]:
-    """Return the fields that a record of this release does not have."""
-    return set(given) - {field.name for field in dataclasses.fields(kind)}
+def _unknown_fields(kind: Any, record: Mapping[str, Any]) -> set[str]:
+    """Return the fields of a record that this release does not have."""
+    return set(record) - {field.name for field in dataclasses.fields(kind)}
 
 
 def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
     """Return the versions of all base sources of an epoch, by their path through the views."""
-    found: dict[str, int] = {}
+    versions = dict[str, int]()
     for name, pin in pins.items():
-        found |= (
-            {name: pin.after}
-            if pin.place is None
-            else {f"{name}/{source_path}": v for source_path, v in pin.bases.items()}
-        )
-    return found
+        if pin.place is None:
+            versions[name] = pin.after
+        else:
+            versions |= {f"{name}/{source_path}": version for source_path, version in pin.bases.items()}
+    return versions

@@ -1,6 +1,6 @@
 """Read a view as its readers see it: its answer and its status.
 
-Only complete epochs count: finished, and at their pinned versions. Interrupted epochs and chunks of a larger change
+Only complete epochs are read: finished, and at their pinned versions. Interrupted epochs and chunks of a larger change
 are skipped. If a later epoch has written to the table since, the version is the one from which that epoch began.
 """
 
@@ -33,7 +33,7 @@ class LastAnswer:
 
     @property
     def entry(self) -> Entry:
-        """The last complete epoch; raises StateError if there is none yet."""
+        """The last complete epoch. Raises StateError if there is none yet."""
         return self._find_epoch()[0]
 
     @property
@@ -51,9 +51,8 @@ class LastAnswer:
         intent = self.entry.intent
         recipe = self.store.journal.recipe(intent.fingerprint)
         plan = recipe.plan if recipe is not None else ()
-        place = f"epoch {intent.epoch} of generation {intent.generation}"
-        lines = [f"view {self.store.view}: {intent.mode}, {place}", *(f"  {line}" for line in plan)]
-        return name_computed_keys("\n".join(lines))
+        first = f"view {self.store.view}: {intent.mode}, epoch {intent.epoch} of generation {intent.generation}"
+        return name_computed_keys("\n".join([first, *(f"  {line}" for line in plan)]))
 
     def read_consistently(self) -> tuple[Entry, DataFrame]:
         """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
@@ -95,29 +94,29 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
 
     A source whose table cannot be found or read is a problem of the status, no error.
     """
-    last, done, view = store.journal.last(), store.journal.last_complete(), store.view
+    last = store.journal.last()
     unfinished = None if last is None or last.complete else last.intent.epoch
-    if done is None or done.report is None:
-        return Status(view=view, unfinished=unfinished)
-    age = seconds_since(done.report.finished)
-    report, consumed = done.report, base_versions(done.intent.sources)
-    lags, problems = dict[str, Lag](), dict[str, str]()
-    for source_path, version in consumed.items():
+    complete = store.journal.last_complete()
+    if complete is None or complete.report is None:
+        return Status(view=store.view, unfinished=unfinished)
+    age = seconds_since(complete.report.finished)
+    lags = dict[str, Lag]()
+    problems = dict[str, str]()
+    for source_path, version in base_versions(complete.intent.sources).items():
         try:
             lags[source_path] = lag(source_path, base(source_path), version)
         except (SourceError, StorageError) as error:
             problems[source_path] = str(error)
-    tables = {name: store.table(done.intent.generation, name) for name in done.after or {}}
-    sizes = {name: _table_size(table, store.tuning) for name, table in tables.items()}
+    tables = {name: store.table(complete.intent.generation, name) for name in complete.after or {}}
     return Status(
-        view=view,
-        epoch=report.epoch,
-        generation=report.generation,
-        verdict=report.verdict,
-        finished=report.finished,
+        view=store.view,
+        epoch=complete.report.epoch,
+        generation=complete.report.generation,
+        verdict=complete.report.verdict,
+        finished=complete.report.finished,
         age=round(age, 1),
         lag=lags,
-        tables=sizes,
+        tables={name: _table_size(table, store.tuning) for name, table in tables.items()},
         unfinished=unfinished,
         problems=problems,
     )
@@ -140,10 +139,10 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     behind = latest - version
     if behind == 0:
         return Lag(0, 0)
-    found = by_commits(table, version, version + behind)
-    if found is None:
+    change = by_commits(table, version, version + behind)
+    if change is None:
         return Lag(behind, None)
-    removed, added, shrunk, rest = found.sides()
+    removed, added, shrunk, rest = change.sides()
     # for a file with only another deletion vector, the difference in rows
     rows = rows_in([*removed, *added]) + abs(rows_in(shrunk) - rows_in(rest))
     return Lag(behind, None if math.isnan(rows) else int(rows))

@@ -12,7 +12,7 @@ from deltafold.lake.remote.remote_path import Place
 from deltafold.store.journal import Journal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Store:
     """The files of one view: its folder with the journal, and one folder per generation with its tables, in one lake.
 

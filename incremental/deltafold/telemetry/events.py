@@ -7,10 +7,9 @@ The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_
 
 A record's message is the event; its fields are in `record.fields`. Each piece of work logs `begun` and then `finished`
 or `failed`: refresh, rollback, rebucket, upkeep, landing, verification, the publication of a SQL view (`publish`), and
-within a refresh every epoch, those of upstream views included; and `source lost` is logged where a view is rebuilt for
-a source that lost what the last epoch read. All events of one piece of work have the same id in
-`work`. No field contains a row, a value of a row, or a setting: an error is logged as `DeltafoldError.logged`, any
-other exception by its class.
+within a refresh every epoch, also those of upstream views. `source lost` is logged when a view is rebuilt because a
+source lost rows that the last epoch read. All events of one piece of work have the same id in `work`. No field contains
+a row, a value of a row, or a setting: an error is logged as `DeltafoldError.logged`, any other exception by its class.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ from deltafold.algebra.secrets import mask_secrets
 from deltafold.spark.cache import SetupError
 from deltafold.telemetry.clock import now
 
-LOG_VARIABLE, FORM = "DELTAFOLD_LOG", "json"
+LOG_VARIABLE = "DELTAFOLD_LOG"
+FORM = "json"
 LOGGER = logging.getLogger("deltafold")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print failures to standard error
 
@@ -49,25 +49,25 @@ class JsonFormatter(logging.Formatter):
 
 
 Result = Report | Landing | Verification | Upkeep | None
-"""What some work returns: None where its events have its subject alone."""
+"""The result of work; None if its events have the subject alone."""
 
 
 @dataclass
 class Work:
-    """A piece of work in progress; result: its return value, whose numbers its last event has."""
+    """A piece of work in progress; result: its return value, whose numbers are in its last event."""
 
     result: Result = None
 
 
 def switch_on() -> None:
-    """Add the handler that DELTAFOLD_LOG asks for, once in a process; raises UsageError for an invalid value."""
-    wanted = os.environ.get(LOG_VARIABLE)
-    if not wanted or any(handler.get_name() == LOG_VARIABLE for handler in LOGGER.handlers):
+    """Add the handler that DELTAFOLD_LOG requests, once in a process. Raises UsageError for an invalid value."""
+    value = os.environ.get(LOG_VARIABLE)
+    if not value or any(handler.get_name() == LOG_VARIABLE for handler in LOGGER.handlers):
         return
-    form, _, path = wanted.partition(":")
+    form, _, path = value.partition(":")
     if form != FORM:
         raise UsageError(
-            f"{LOG_VARIABLE}: invalid value {wanted!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
+            f"{LOG_VARIABLE}: invalid value {value!r}. Use {FORM} for standard error, or {FORM}:PATH for a file."
         )
     try:
         file = local_path(f"the file of {LOG_VARIABLE}", path, SetupError) if path else None
@@ -84,19 +84,21 @@ def switch_on() -> None:
 
 @contextmanager
 def log_work(work: str, subject: Mapping[str, object]) -> Generator[Work]:
-    """Log the begin and the end of some work; subject: fields of all its events, such as the view."""
+    """Log the start and the end of some work; subject: fields of all its events, such as the view."""
     switch_on()
-    fields, start, done = {"work": uuid.uuid4().hex[:12], **subject}, time.monotonic(), Work()
+    fields = {"work": uuid.uuid4().hex[:12], **subject}
+    in_progress = Work()
+    start = time.monotonic()
     log(logging.INFO, f"{work} begun", fields)
     try:
-        yield done
+        yield in_progress
     except BaseException as error:
         sentence = mask_secrets(error.logged) if isinstance(error, DeltafoldError) else None
         seconds = round(time.monotonic() - start, 3)
         failure = {"seconds": seconds, "error": type(error).__name__, "sentence": sentence}
         log(logging.ERROR, f"{work} failed", {**fields, **failure})
         raise
-    log(logging.INFO, f"{work} finished", {**fields, **fields_of(done.result)})
+    log(logging.INFO, f"{work} finished", {**fields, **fields_of(in_progress.result)})
 
 
 def log(level: int, event: str, fields: Mapping[str, object]) -> None:

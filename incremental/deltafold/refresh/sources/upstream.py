@@ -176,14 +176,14 @@ class Inputs:
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
-        table = self._table(name, Pin(None, 0, "", place))
+        table = self._table(name, Pin(None, 0, "", place=place))
         if version is None:
             raise StateError(
                 f"view {entry.intent.view}: its journal does not record the version of its table. Rebuild it."
             )
         exported = self.views[name].inputs.exported
         bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
-        pin = Pin(before, version, table.identity(), place, None, bases)
+        pin = Pin(before, version, table.identity(), place=place, bases=bases)
         if known is None or known.identity == pin.identity:
             return pin
         if known.place in (None, place):
@@ -191,7 +191,7 @@ class Inputs:
         old = self._table(name, known)
         if old.version() is None or old.identity() != known.identity:
             raise refuse_recreated(self.view, name, old)
-        return Pin(before, version, pin.identity, place, known.place, bases)
+        return Pin(before, version, pin.identity, place=place, left=known.place, bases=bases)
 
     def check(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError if a table is not the one whose version was pinned."""
@@ -285,7 +285,7 @@ class Inputs:
     def _table(self, name: str, pin: Pin) -> Answer:
         """Return the answer of a view below, as an epoch has pinned it."""
         below = self.views[name]
-        old = None if pin.left is None else self._table(name, Pin(None, 0, "", pin.left))
+        old = None if pin.left is None else self._table(name, Pin(None, 0, "", place=pin.left))
         return Answer(below.store.table_at(pin.place or ""), below.columns, old)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 
 from deltafold.spark.cache import SetupError
@@ -39,6 +39,7 @@ class Host:
     started: str
     port: int
     secret: str = field(repr=False)
+    _: KW_ONLY
     keeper: int = 0
     most_guests: int = 4
     spark: str = ""
@@ -64,10 +65,17 @@ def read_host(file: Path) -> Host:
             os.close(folder)
         with os.fdopen(opened, "rb") as content:
             _check_private(file, os.fstat(content.fileno()))
-            known = json.loads(content.read(LARGEST_HOST_FILE))
-        whole = [int(known[name]) for name in ("process", "port", "keeper", "most_guests")]
-        started, secret, spark = (str(known[name]) for name in ("started", "secret", "spark"))
-        return Host(whole[0], started, whole[1], secret, whole[2], whole[3], spark, float(known["idle_seconds"]))
+            record = json.loads(content.read(LARGEST_HOST_FILE))
+        return Host(
+            process=int(record["process"]),
+            started=str(record["started"]),
+            port=int(record["port"]),
+            secret=str(record["secret"]),
+            keeper=int(record["keeper"]),
+            most_guests=int(record["most_guests"]),
+            spark=str(record["spark"]),
+            idle_seconds=float(record["idle_seconds"]),
+        )
     except FileNotFoundError:
         raise refuse_host(file, "there is no such file") from None
     except OSError as error:
@@ -101,21 +109,21 @@ def withdraw(file: Path, host: Host) -> None:
 
 
 def refuse_host(file: Path, reason: str) -> NoHostError:
-    """Return the error of a host that serves nobody; one for certain settings is not started by its file alone."""
+    """Return the error of a host that does not serve; one for a pipeline's settings is started by its name."""
     start = "deltafold host start NAME" if file.parent == find_hosts_folder() else f"{COMMAND} {file}"
     return NoHostError(f"Spark host {file}: {reason}. Start it with {start}")
 
 
-def _check_private(path: Path, found: os.stat_result) -> None:
+def _check_private(path: Path, status: os.stat_result) -> None:
     """Raise SetupError for a file or folder that another user owns or may access, and for a symbolic link."""
-    folder = stat.S_ISDIR(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
         reason = "it is a link"
-    elif found.st_uid != os.geteuid():
+    elif status.st_uid != os.geteuid():
         reason = "it belongs to another user"
-    elif found.st_mode & OTHERS:
-        reason = f"others may {'enter it' if folder else 'read or write it'}"
+    elif status.st_mode & OTHERS:
+        reason = f"others may {'enter it' if is_folder else 'read or write it'}"
     else:
         return
-    remedy = "Name a file in a folder of your own with mode 700" if folder else "Remove it"
+    remedy = "Name a file in a folder of your own with mode 700" if is_folder else "Remove it"
     raise SetupError(f"Spark host {path}: {reason}. {remedy}, and start the host with {COMMAND} FILE.")

@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class RunningHost:
-    """A host that serves guests: its file, what it wrote there, and the number of its guests."""
+    """A host that serves guests: its file, the content of that, and the number of its guests."""
 
     file: Path
     host: Host
@@ -32,7 +32,7 @@ class RunningHost:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What is shown of it; its secret is not."""
+        """Its facts for people, without the secret."""
         return {
             "spark": self.host.spark,
             "process": self.host.process,
@@ -45,20 +45,20 @@ class RunningHost:
 
 def _find_host(wanted: WantedSpark) -> RunningHost | None:
     """Return the host that runs for these settings."""
-    return next((each for each in list_running() if each.file == wanted.file), None)
+    return next((running for running in list_running() if running.file == wanted.file), None)
 
 
 def list_running() -> list[RunningHost]:
-    """Return the hosts of this user that run; a file whose host is gone is passed over."""
-    found: list[RunningHost] = []
+    """Return the running hosts of this user."""
+    running = list[RunningHost]()
     for file in list_files():
         try:
             host = read_host(file)
         except SetupError:
             continue
         if not host.fault:
-            found.append(RunningHost(file, host, Guests(file).count()))
-    return found
+            running.append(RunningHost(file, host, Guests(file).count()))
+    return running
 
 
 def start_host(wanted: WantedSpark) -> RunningHost:
@@ -66,8 +66,8 @@ def start_host(wanted: WantedSpark) -> RunningHost:
 
     Raises SetupError with the host's own message if it ends before it serves.
     """
-    if there := _find_host(wanted):
-        return there
+    if running := _find_host(wanted):
+        return running
     check_folder(wanted.file)
     log_file = wanted.file.with_suffix(".log")
     with log_file.open("w") as log:
@@ -80,8 +80,8 @@ def start_host(wanted: WantedSpark) -> RunningHost:
         keeper.stdin.write(wanted.to_json())
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if there := _find_host(wanted):
-            return there
+        if running := _find_host(wanted):
+            return running
         if keeper.poll() is not None:
             last = (log_file.read_text().strip().splitlines() or ["it ended without a message"])[-1]
             raise SetupError(f"Spark host for {wanted.shown}: {last}")

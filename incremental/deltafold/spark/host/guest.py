@@ -31,7 +31,8 @@ def attach(file: Path) -> SparkSession:
     Raises NoHostError if that host has ended, does not answer or is full, SetupError for a file that others could have
     written.
     """
-    host, guests = read_host(file), Guests(file)
+    host = read_host(file)
+    guests = Guests(file)
     try:
         guests.enter(host.most_guests)
     except FullError:

@@ -1,4 +1,4 @@
-"""Count the guests of a host: each holds a file lock, which the system releases however the process ends."""
+"""Count the guests of a host: each has a file lock, which the system releases however the process ends."""
 
 from __future__ import annotations
 

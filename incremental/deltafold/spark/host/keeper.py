@@ -57,7 +57,9 @@ class Idle:
     """The time since a host had its last guest."""
 
     def __init__(self, guests: Guests, seconds: float) -> None:
-        self._guests, self._seconds, self._since = guests, seconds, time.monotonic()
+        self._guests = guests
+        self._seconds = seconds
+        self._since = time.monotonic()
 
     def is_over(self) -> bool:
         """Whether nobody has used the host for its idle time; never, if that is 0."""
@@ -79,12 +81,17 @@ def _watch(lives: Callable[[], bool], is_over: Callable[[], bool]) -> bool:
 def publish(spark: SparkSession, file: Path, wanted: WantedSpark | None = None) -> Host:
     """Write the address of this process's Spark to `file`, readable by its owner only; creates a missing folder."""
     gateway: Any = cast(Any, spark.sparkContext)._gateway
-    reached = gateway.gateway_parameters
+    parameters = gateway.gateway_parameters
     process = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
-    host = Host(process, start_of(process) or "", int(reached.port), str(reached.auth_token), os.getpid())
+    host = Host(
+        process=process,
+        started=start_of(process) or "",
+        port=int(parameters.port),
+        secret=str(parameters.auth_token),
+        keeper=os.getpid(),
+    )
     if wanted:
-        known = {"most_guests": wanted.most_guests, "spark": wanted.shown, "idle_seconds": wanted.idle_seconds}
-        host = replace(host, **known)
+        host = replace(host, most_guests=wanted.most_guests, spark=wanted.shown, idle_seconds=wanted.idle_seconds)
     if fault := host.fault:
         raise SetupError(
             f"Spark host {file}: {fault}, as far as this system shows. Mount /proc, or install ps and lsof."

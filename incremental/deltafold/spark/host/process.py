@@ -68,10 +68,10 @@ def _listening(table: str, port: int) -> Iterator[str]:
 def _takes_loopback(address: str) -> bool:
     """Return whether an address of /proc/net (words in the machine's byte order) is 127.0.0.1 or 0.0.0.0."""
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
-    found = ip_address(struct.pack(f"={len(words)}I", *words))
-    if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found
-    return found.is_unspecified or found == LOOPBACK_ADDRESS
+    bound = ip_address(struct.pack(f"={len(words)}I", *words))
+    if isinstance(bound, IPv6Address):
+        bound = bound.ipv4_mapped or bound
+    return bound.is_unspecified or bound == LOOPBACK_ADDRESS
 
 
 def _start_by_ps(process: int) -> str | None:

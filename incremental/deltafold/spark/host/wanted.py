@@ -15,13 +15,13 @@ from typing import Any
 from deltafold.spark.cache import cache_folder
 from deltafold.spark.session_settings import MEMORY
 
-OF_A_SESSION = ("spark.sql.", "spark.databricks.")  # a guest's own, but for a few that `find_misfit` finds
+SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")  # each guest has its own, except for those of `find_misfit`
 GUEST_BYTES = 512 << 20  # of the heap for each guest
 
 
 @dataclass(frozen=True)
 class WantedSpark:
-    """Master, heap and settings of a Spark; idle_seconds: how long a host keeps it without guests, 0 for ever."""
+    """Master, heap and settings of a Spark; idle_seconds: how long a host keeps it without guests, 0 for no limit."""
 
     master: str = "local[*]"
     memory: str = MEMORY
@@ -31,16 +31,16 @@ class WantedSpark:
     @property
     def file(self) -> Path:
         """The file of its host, in this user's cache; the same for Sparks that differ in settings of sessions alone."""
-        whole = {name: value for name, value in self.settings.items() if not name.startswith(OF_A_SESSION)}
-        facts = [sys.executable, version("pyspark"), version("delta-spark"), self.master, self.memory, whole]
+        shared = {name: value for name, value in self.settings.items() if not name.startswith(SESSION_SETTINGS)}
+        facts = [sys.executable, version("pyspark"), version("delta-spark"), self.master, self.memory, shared]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
         return find_hosts_folder() / f"{digest[:16]}.json"
 
     @property
     def most_guests(self) -> int:
         """The processes that may use it at once, by its heap."""
-        known = re.fullmatch(r"(\d+)([mg])b?", self.memory, re.IGNORECASE)
-        heap = int(known[1]) << (30 if known[2].lower() == "g" else 20) if known else 0
+        amount = re.fullmatch(r"(\d+)([mg])b?", self.memory, re.IGNORECASE)
+        heap = int(amount[1]) << (30 if amount[2].lower() == "g" else 20) if amount else 0
         return max(1, heap // GUEST_BYTES)
 
     @property
@@ -49,12 +49,12 @@ class WantedSpark:
         return f"{self.master}, {self.memory}"
 
     def to_json(self) -> str:
-        """Return it as a host reads it from standard input."""
+        """Return JSON, which a host reads from standard input."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_json(cls, text: str) -> WantedSpark:
-        """Return what `to_json` wrote."""
+        """Return the Spark of a JSON text of `to_json`."""
         return cls(**json.loads(text))
 
     def find_misfit(self, conf: Any) -> str:
