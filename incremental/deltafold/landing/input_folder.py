@@ -244,8 +244,8 @@ class StoreFolder:
         except DeltafoldError as error:
             if str(self.root) not in str(error):
                 raise
-            shown, logged = (text.replace(str(self.root), self.files.path) for text in (str(error), error.logged))
-            raise type(error)(shown, logged) from error
+            message = str(error).replace(str(self.root), self.files.path)
+            raise type(error)(message, error.logged.replace(str(self.root), self.files.path)) from error
 
 
 InputFolder = LocalFolder | StoreFolder

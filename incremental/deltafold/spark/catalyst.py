@@ -53,13 +53,13 @@ class Package:
 
     def __getattr__(self, name: str) -> J:
         if name.endswith(OBJECT):
-            found = getattr(getattr(self._package, name.removesuffix(".MODULE$")), "MODULE$")
+            member = getattr(getattr(self._package, name.removesuffix(".MODULE$")), "MODULE$")
         else:
-            found = getattr(self._package, name)
-        if isinstance(found, JavaPackage | JavaClass):
-            found = Package(found)
-        setattr(self, name, found)
-        return found
+            member = getattr(self._package, name)
+        if isinstance(member, JavaPackage | JavaClass):
+            member = Package(member)
+        setattr(self, name, member)
+        return member
 
 
 def module(package: Package, name: str) -> J:
@@ -96,9 +96,9 @@ def session(spark: SparkSession) -> J:
 
 def activate(spark: SparkSession) -> J:
     """Make the Scala SparkSession the active one of this thread, where Delta's code looks for it, and return it."""
-    found = session(spark)
-    sql(spark).classic.SparkSession.setActiveSession(found)
-    return found
+    active = session(spark)
+    sql(spark).classic.SparkSession.setActiveSession(active)
+    return active
 
 
 def context(spark: SparkSession) -> J:
@@ -123,7 +123,8 @@ def python_schema(schema: J) -> StructType:
 
 def vector(spark: SparkSession, items: Iterable[J]) -> J:
     """Convert items to a Scala sequence; a few take two calls, since Java has a method for each number up to ten."""
-    java, listed = jvm(spark), list(items)
+    java = jvm(spark)
+    listed = list(items)
     if len(listed) <= 1:
         nil = module(java.scala.collection.immutable, "Nil")
         return getattr(nil, CONS)(listed[0]) if listed else nil
@@ -152,7 +153,7 @@ def kind(node: J) -> str:
 
 @lru_cache(maxsize=2)
 def _simple_name(client: J) -> J:
-    """Return the method that names an object's class in one call, where `getClass` makes an object more to release."""
+    """Return the method that names an object's class in one call; `getClass` makes another object to release."""
     return Package(JavaClass("org.apache.commons.lang3.ClassUtils", client)).getSimpleName
 
 
@@ -241,8 +242,8 @@ def alias(spark: SparkSession, expression: J, target: J) -> J:
 
 def new_alias(spark: SparkSession, expression: J, name: str) -> J:
     """Return `expression AS name`, with a new id."""
-    nil, identifier = vector(spark, []), new_id(spark)
-    return catalyst(spark).expressions.Alias(expression, name, identifier, nil, none(spark), nil)
+    nil = vector(spark, [])
+    return catalyst(spark).expressions.Alias(expression, name, new_id(spark), nil, none(spark), nil)
 
 
 def new_id(spark: SparkSession) -> J:

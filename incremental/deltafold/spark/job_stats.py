@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 
-# Where jobs are said to come from, which Spark otherwise reads from Java's stack for each plan node: from Python, that
-# says nothing.
+# The origin of jobs, for which Spark otherwise reads Java's stack at each plan node, where no line of Python is.
 CALL_SITE = ("callSite.short", "callSite.long")
 
 
@@ -34,14 +33,16 @@ class Measure:
     """Counts the Spark work inside `with measure.all()`, by Spark's own job groups and stage metrics."""
 
     def __init__(self, spark: SparkSession, progress: Callable[[str], None] | None = None) -> None:
-        self._spark, self._progress = spark, progress
+        self._spark = spark
+        self._progress = progress
         self.cost = Cost()
 
     @contextmanager
     def all(self, title: str) -> Generator[Cost]:
         """Count all jobs within the block; the totals are complete after it."""
         context = self._spark.sparkContext
-        group, start = f"deltafold-{uuid.uuid4()}", time.monotonic()
+        group = f"deltafold-{uuid.uuid4()}"
+        start = time.monotonic()
         context.setJobGroup(group, title)
         sites = {name: context.getLocalProperty(name) for name in CALL_SITE}
         for name in CALL_SITE:

@@ -57,7 +57,7 @@ def was_lost(spark: SparkSession) -> bool:
 
 
 def _has_ended(seconds: float) -> bool:
-    """Return whether the process of this process's Spark has ended, or ends within some seconds."""
+    """Return whether the Java of this process's Spark has ended, or ends within some seconds."""
     gateway = cast(Any, SparkContext)._gateway
     if gateway is None:
         return False

