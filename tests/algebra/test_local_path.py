@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from deltafold import telemetry
 from deltafold.algebra.errors import DeltafoldError, SourceError, UsageError
 from deltafold.algebra.local_path import is_remote, local_path, remote_fault
 from deltafold.api import Warehouse
 from deltafold.operations.metrics import metrics_of
 from deltafold.pipelines import catalogue
 from deltafold.spark import cache, session
-from deltafold.telemetry import events
 from tests.landing.test_dropped import files
 
 ELSEWHERE = ["s3a://b/wh", "s3a:/b/wh", " hdfs://b/wh", "ABFSS://box@there/wh", "dbfs:/wh", "file://host/wh"]
@@ -75,7 +75,7 @@ def test_no_secret_is_repeated() -> None:
         ("DELTAFOLD_PIPELINES", catalogue.pipelines_folder),
         ("DELTAFOLD_PIPELINES", catalogue.home_of_new),
         ("DELTAFOLD_METRICS", lambda: metrics_of(cast(Any, None))),
-        ("DELTAFOLD_LOG", events.switch_on),
+        ("DELTAFOLD_LOG", telemetry.switch_on),
         ("DELTAFOLD_SPARK_HOST", session.start),
     ],
 )

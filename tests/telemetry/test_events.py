@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 from prometheus_client import generate_latest
 
+from deltafold import telemetry
 from deltafold.algebra.errors import SourceError, UsageError
 from deltafold.api import Delta, Files
 from deltafold.lake.delta_table import DELTA
 from deltafold.operations import metrics
 from deltafold.spark.cache import SetupError
 from deltafold.store.view_store import Store
-from deltafold.telemetry import events
 from tests.sandbox import MemorySandbox
 
 SECRET = "hunter2"
@@ -28,12 +28,12 @@ SAMPLE = re.compile(r'deltafold_(\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} (\S+)'
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "events.jsonl"
-    monkeypatch.setenv(events.LOG_VARIABLE, f"json:{path}")
+    monkeypatch.setenv(telemetry.LOG_VARIABLE, f"json:{path}")
     yield path
-    for handler in [handler for handler in events.LOGGER.handlers if handler.get_name() == events.LOG_VARIABLE]:
-        events.LOGGER.removeHandler(handler)
+    for handler in [handler for handler in telemetry.LOGGER.handlers if handler.get_name() == telemetry.LOG_VARIABLE]:
+        telemetry.LOGGER.removeHandler(handler)
         handler.close()
-    events.LOGGER.setLevel(logging.NOTSET)
+    telemetry.LOGGER.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -132,9 +132,9 @@ def test_what_is_asked_for_wrongly(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """Protects from an operator who believes that something is told, and nothing is."""
     cases = ((UsageError, "yaml", "Use json"), (SetupError, f"json:{tmp_path}/none/log", "cannot write"))
     for kind, wanted, says in cases:
-        monkeypatch.setenv(events.LOG_VARIABLE, wanted)
+        monkeypatch.setenv(telemetry.LOG_VARIABLE, wanted)
         with pytest.raises(kind, match=says):
-            events.switch_on()
+            telemetry.switch_on()
     monkeypatch.setenv(metrics.METRICS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(SetupError, match="not a writable folder"):
         metrics.metrics_of(Store(spark=cast(Any, None), folder=tmp_path, view="v", lake=DELTA))

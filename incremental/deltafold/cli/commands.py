@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deltafold import __version__
+from deltafold import __version__, telemetry
 from deltafold.cli import rendering, scaffold
 from deltafold.cli.backfill import check_range
 from deltafold.cli.branching import home_of_branch
@@ -29,7 +29,6 @@ from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.declaration import sizes
 from deltafold.pipelines.listening import server as listening
 from deltafold.pipelines.status import declaration_row, status_row
-from deltafold.telemetry import events
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date by processing only changed data.
@@ -73,7 +72,7 @@ def _options(
     if pipelines is not None:
         os.environ[catalogue.FOLDER_VARIABLE] = str(pipelines.absolute())  # for processes that this one starts, too
     show_warnings()
-    events.switch_on()
+    telemetry.switch_on()
 
 
 def _print(as_json: bool, facts: Any, text: str) -> None:

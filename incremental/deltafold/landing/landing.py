@@ -33,7 +33,7 @@ from deltafold.landing.reader import FileReader
 from deltafold.landing.schema_checks import check_partition_keys, checked_schema, partition_values, types
 from deltafold.landing.streams.position import list_readings
 from deltafold.landing.writer import Replacement, Written
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work
 
 
 @dataclass(frozen=True)

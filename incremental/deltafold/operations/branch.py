@@ -26,7 +26,7 @@ from deltafold.store.dependents import Reader, Readers
 from deltafold.store.journal import Entry, Journal, Pin
 from deltafold.store.snapshot import LastAnswer
 from deltafold.store.view_store import Store
-from deltafold.telemetry.clock import now
+from deltafold.telemetry import now
 
 
 def create_branch(store: Store, target: Store, inputs: Inputs) -> None:

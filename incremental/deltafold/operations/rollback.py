@@ -36,7 +36,7 @@ from deltafold.refresh.state_reuse import COPIED
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.journal import Entry, Intent, never_refreshed
 from deltafold.store.view_store import Store
-from deltafold.telemetry.events import Work, log_work
+from deltafold.telemetry import Work, log_work
 
 
 class Rollback:

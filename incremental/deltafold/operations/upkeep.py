@@ -34,8 +34,7 @@ from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.journal import Entry, never_refreshed, refresh_first
 from deltafold.store.view_store import Store
-from deltafold.telemetry.clock import now, seconds_since
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work, now, seconds_since
 
 WEEK_HOURS = 168.0
 METADATA = '{"deltafold": "upkeep"}'

@@ -25,7 +25,7 @@ from deltafold.operations.sampling import Sample
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import measured_once, plan_without_constraints
 from deltafold.store.journal import Intent
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work
 
 DIGITS = 9
 SAMPLE = 5

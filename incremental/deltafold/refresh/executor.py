@@ -27,7 +27,7 @@ from deltafold.spark.job_stats import Measure
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.journal import Intent
 from deltafold.store.view_store import Store
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from deltafold.refresh.take_back import BY_ITSELF, finish_taking_back
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.journal import Entry, Pin, base_versions
 from deltafold.store.view_store import Store
-from deltafold.telemetry.events import log, log_work
+from deltafold.telemetry import log, log_work
 
 
 @dataclass(frozen=True)

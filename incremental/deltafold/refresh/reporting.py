@@ -22,7 +22,7 @@ from deltafold.refresh.mode import Choice
 from deltafold.refresh.state_reuse import REUSED
 from deltafold.spark.job_stats import Cost
 from deltafold.store.journal import Chunk, Entry, Intent, Pin
-from deltafold.telemetry.clock import now
+from deltafold.telemetry import now
 
 
 def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:

@@ -20,8 +20,7 @@ from deltafold.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from deltafold.store.journal import Journal, never_refreshed
 from deltafold.store.snapshot import answer_table
 from deltafold.store.view_store import Store
-from deltafold.telemetry.clock import now
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work, now
 
 OWNER = "deltafold.owner"
 

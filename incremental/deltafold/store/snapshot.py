@@ -22,7 +22,7 @@ from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.version_diff import by_commits
 from deltafold.store.journal import Entry, base_versions, never_refreshed
 from deltafold.store.view_store import Store
-from deltafold.telemetry.clock import seconds_since
+from deltafold.telemetry import seconds_since
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from deltafold.landing.streams.arrivals import Intake, column_fault
 from deltafold.landing.streams.position import Reading, list_readings, split_mark
 from deltafold.landing.streams.records import DELETED, Split, malformed_error
 from deltafold.spark.checkpoint import computed_once
-from deltafold.telemetry.events import log_work
+from deltafold.telemetry import log_work
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Log the start and the end of work as structured events, for log collectors.
+"""Log the start and the end of work as structured events, for log collectors; read the clock of reports.
 
 The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LOG is `json` (standard error) or
 `json:PATH` (appended to that file), or the program that uses the library gives it a handler.
@@ -14,6 +14,7 @@ a row, a value of a row, or a setting: an error is logged as `DeltafoldError.log
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import os
@@ -30,12 +31,21 @@ from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
 from deltafold.algebra.secrets import mask_secrets
 from deltafold.spark.cache import SetupError
-from deltafold.telemetry.clock import now
 
 LOG_VARIABLE = "DELTAFOLD_LOG"
 FORM = "json"
 LOGGER = logging.getLogger("deltafold")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print failures to standard error
+
+
+def now() -> str:
+    """Return the current time: UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def seconds_since(moment: str) -> float:
+    """Return the seconds since a time in the form of `now`."""
+    return (datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(moment)).total_seconds()
 
 
 class JsonFormatter(logging.Formatter):
