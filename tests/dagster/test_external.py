@@ -19,7 +19,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from pyspark.sql import SparkSession
 
 from deltafold.dagster import factory, failures, keys, metadata
-from deltafold.dagster.external import SUBMIT_VARIABLE, PipesSpark, SubmittedSpark, run_group
+from deltafold.dagster.external import SUBMIT_VARIABLE, PipesAnswers, PipesSpark, SubmittedSpark, run_group
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import HOST_VARIABLE, SparkResource, StepContext, TaskRunner
 from deltafold.dagster.steps import landing, refreshing
@@ -168,19 +168,19 @@ def test_a_process_without_a_result(
 class ByClient(PipesSpark):
     """Through a client that comes with Dagster, as on EMR."""
 
-    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
         return dg.PipesSubprocessClient().run(context=context, extras=extras, command=[*DELTAFOLD, "step"])
 
 
 class ByArguments(PipesSpark):
     """Through the arguments of the command line, as on Dataproc."""
 
-    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
         injector, reader = dg.PipesEnvContextInjector(), dg.PipesTempFileMessageReader()
         with dg.open_pipes_session(context, injector, reader, extras) as session:
             given = [part for pair in session.get_bootstrap_cli_arguments().items() for part in pair]
             subprocess.run([*DELTAFOLD, "step", *given], check=True)
-        return dg.PipesClientCompletedInvocation(session)
+        return session
 
 
 @pytest.mark.parametrize("spark", [SubmittedSpark(command=shlex.join(DELTAFOLD)), ByClient(), ByArguments()], ids=repr)

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import dagster as dg
 from pydantic import Field
@@ -30,11 +30,19 @@ AGAIN = "What was begun is finished by the next attempt or run."
 GRACE_SECONDS = 20.0  # for a process that is asked to end
 
 
+class PipesAnswers(Protocol):
+    """What a client of Dagster Pipes returns; a `dg.PipesSession` is one, too."""
+
+    def get_custom_messages(self) -> Sequence[Any]:
+        """Return the messages that the process sent."""
+        ...
+
+
 class PipesSpark(dg.ConfigurableResource, ABC):
     """Spark in another process for each step; a subclass starts it by a client of Dagster Pipes."""
 
     @abstractmethod
-    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
         """Run `deltafold step` on the platform to its end, by `client.run(context=context, extras=extras, …)`."""
 
     def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
@@ -61,7 +69,7 @@ class SubmittedSpark(PipesSpark):
         "Quotes are those of a shell."
     )
 
-    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> dg.PipesClientCompletedInvocation:
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
         """Run the command to its end.
 
         Raises:
@@ -91,7 +99,7 @@ class SubmittedSpark(PipesSpark):
                 f"{self.command} ended {how} before it sent a result. See its output, which is that of the run, and "
                 f"correct {SUBMIT_VARIABLE} if it is wrong. {AGAIN}"
             )
-        return dg.PipesClientCompletedInvocation(session)
+        return session
 
 
 def run_group(command: Sequence[str], environment: Mapping[str, str], grace: float = GRACE_SECONDS) -> int:
