@@ -47,7 +47,7 @@ from deltafold.language.loops.functions import fixpoint, iterate, nearest
 from deltafold.language.monoids import analyse_monoid, register_monoids
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import QueryText
-from deltafold.operations.declared_views import remember
+from deltafold.operations.branch import remember
 from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.resolution import SourceCatalog
 from deltafold.spark import catalyst

@@ -45,7 +45,7 @@ from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import Ordering, Query, QueryText, Settings
 from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from deltafold.language.unread import empty
-from deltafold.operations.sampling import Sample, sample_of
+from deltafold.operations.verify import Sample, sample_of
 from deltafold.refresh.full_recompute import FullRecompute
 from deltafold.refresh.incremental_refresh import Incremental
 from deltafold.refresh.mode import Choice, CostBased, Fixed, ModePolicy

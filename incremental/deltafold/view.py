@@ -23,8 +23,7 @@ from deltafold.compiler.draft import Publish
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.language.query import QueryText
-from deltafold.operations.branch import create_branch, drop_view
-from deltafold.operations.declared_views import forget, readers
+from deltafold.operations.branch import create_branch, drop_view, forget, readers
 from deltafold.operations.metrics import status_with_metrics, update_metrics
 from deltafold.operations.rollback import Rollback
 from deltafold.operations.upkeep import WEEK_HOURS, check_hours, upkeep, with_growth

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import QueryError, SourceError, UsageError
 from deltafold.compilation import Compilation
-from deltafold.operations.sampling import Sample
-from deltafold.operations.verify import Discrepancy, count_differences
+from deltafold.operations.verify import Discrepancy, Sample, count_differences
 from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked

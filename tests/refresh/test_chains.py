@@ -6,7 +6,7 @@ import pytest
 
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
 from deltafold.api import Delta, Report, View
-from deltafold.operations.declared_views import DECLARED
+from deltafold.operations.branch import DECLARED
 from tests.properties.comparing import difference
 from tests.sandbox import MemorySandbox, rows, types
 

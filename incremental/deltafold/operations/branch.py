@@ -1,5 +1,8 @@
 """Create a branch of a view from its last finished epoch, and drop views.
 
+A view is not dropped while a view or a branch reads it. Those of other processes are recorded in its folder
+(store/dependents.py); those that this process declared are remembered here (`remember`).
+
 The tables of a branch are shallow clones: Delta tables whose first files are those of the original. The original
 records the branch (store/dependents.py) and keeps these files until it is dropped. A branch is made in a hidden folder
 and appears by one rename; at a URI, where nothing can be renamed, it appears with its journal, which is written last.
@@ -12,6 +15,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakValueDictionary
 
 from deltafold.algebra.errors import DeltafoldError, StateError
 from deltafold.algebra.results.report import BRANCHED
@@ -29,17 +34,61 @@ from deltafold.store.view_store import Store
 from deltafold.telemetry import now
 
 
+class DeclaredView(Protocol):
+    """A declared view, refreshed or not."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def folder(self) -> Place:
+        """The folder of its journal and tables."""
+        ...
+
+    def reads(self, folder: Place) -> bool:
+        """Return whether its query reads the view in a folder; raises DeltafoldError if it cannot be analysed."""
+        ...
+
+
+DECLARED: WeakValueDictionary[Place, DeclaredView] = WeakValueDictionary()  # the latest declaration for each folder
+
+
+def remember(view: DeclaredView) -> None:
+    """Record a declared view as a reader of the views that it reads, for as long as its warehouse exists."""
+    DECLARED[view.folder] = view
+
+
+def forget(folder: Place) -> None:
+    """Remove a dropped view from the record."""
+    DECLARED.pop(folder, None)
+
+
+def readers(folder: Place) -> list[str]:
+    """Return the names of the declared views that read the view in a folder; a query that fails counts as a reader."""
+    return [view.name for view in list(DECLARED.values()) if _may_read(view, folder)]
+
+
+def _may_read(view: DeclaredView, folder: Place) -> bool:
+    try:
+        return view.reads(folder)
+    except DeltafoldError:
+        return True  # a query that cannot be analysed now
+
+
 def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     """Create the view of `target` as a branch of the view in `store`; inputs: the sources of that view.
 
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
-    check_free(target)
+    _check_free(target)
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = LastAnswer(store).entry
         make_private(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
-        versions = {f"g{entry.intent.generation}/{n}": v for n, v in (entry.after or {}).items() if v is not None}
+        written = (entry.after or {}).items()
+        versions = {f"g{entry.intent.generation}/{name}": version for name, version in written if version is not None}
         if not versions:
             raise StateError(
                 f"view {store.view}: its journal does not record the versions of its tables. Rebuild it first."
@@ -48,24 +97,24 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
         inputs.announce(folder)
         if isinstance(folder, RemotePath):
             with lock(folder, f"view {target.view}", "branched", target.tuning.lock_seconds):
-                check_free(target)
-                clone_tables(store, target, entry)
+                _check_free(target)
+                _clone_tables(store, target, entry)
         else:
             scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
-            clone_tables(store, scratch, entry)
+            _clone_tables(store, scratch, entry)
             Folder(scratch.folder).move_to(folder)
     with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
         AnswerPointer(target).begin()
 
 
-def check_free(target: Store) -> None:
+def _check_free(target: Store) -> None:
     """Raise StateError if there is a view of this name."""
-    remote = isinstance(target.folder, RemotePath)
-    if target.journal.last() is not None if remote else target.folder.exists():
+    is_remote = isinstance(target.folder, RemotePath)
+    if target.journal.last() is not None if is_remote else target.folder.exists():
         raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
 
 
-def drop_view(store: Store, declared: Collection[str] = (), force: bool = False) -> None:
+def drop_view(store: Store, declared: Collection[str] = (), *, force: bool = False) -> None:
     """Remove a view with its tables and its journal.
 
     declared: the views declared in this process that read it; force: drop it even if a view reads it.
@@ -74,46 +123,46 @@ def drop_view(store: Store, declared: Collection[str] = (), force: bool = False)
     """
     if not store.folder.exists():
         if not force:
-            check_unread(store, declared)
+            _check_unread(store, declared)
         AnswerPointer(store).drop_sql_views()  # the folder may have been removed by other means
         return
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         readers = Readers(store.folder)
         readers.check_no_branch(store.view)
         if not force:
-            check_unread(store, {*declared, *readers.views(partial(has_pinned_table, store))})
+            _check_unread(store, {*declared, *readers.views(partial(_has_pinned_table, store))})
         AnswerPointer(store).drop_sql_views()
-        gone = hide(store.folder)
-    if gone is not None:
-        Folder(gone).remove()
+        hidden = _hide_folder(store.folder)
+    if hidden is not None:
+        Folder(hidden).remove()
     if metrics := metrics_of(store):
         metrics.forget()
 
 
-def hide(folder: Place) -> Path | None:
-    """Make a view's folder the folder of no view, atomically, and return where its tables are, to be removed.
+def _hide_folder(folder: Place) -> Path | None:
+    """Turn a view's folder into a hidden one, atomically, and return that, whose tables are to be removed.
 
-    At a URI, where nothing can be renamed, a view without a journal is none; its folder is removed here, under its
-    lease, and None returned: afterwards it may be the folder of a new view.
+    At a URI nothing can be renamed: there a view ceases to exist with its journal, which is removed first. Its folder
+    is removed here, under its lease, and None returned: afterwards it may be the folder of a new view.
     """
     if isinstance(folder, RemotePath):
         for entry in sorted((folder / "journal").glob("g*-e*.json")):
             entry.erase()  # the oldest first: what a crash leaves is the end of the journal, not its beginning
         folder.remove()
         return None
-    gone = folder.with_name(f".{folder.name}.dropped")
-    Folder(gone).remove()
-    Folder(folder).move_to(gone)
-    return gone
+    hidden = folder.with_name(f".{folder.name}.dropped")
+    Folder(hidden).remove()
+    Folder(folder).move_to(hidden)
+    return hidden
 
 
-def has_pinned_table(store: Store, pin: Pin) -> bool:
+def _has_pinned_table(store: Store, pin: Pin) -> bool:
     """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
     table = store.table_at(pin.place or "")
     return table.version() is None or table.identity() == pin.identity
 
 
-def check_unread(store: Store, readers: Collection[str]) -> None:
+def _check_unread(store: Store, readers: Collection[str]) -> None:
     """Raise StateError if other views read this one."""
     if readers:
         names = ", ".join(sorted(readers))
@@ -123,7 +172,7 @@ def check_unread(store: Store, readers: Collection[str]) -> None:
         )
 
 
-def clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
+def _clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
     """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()

@@ -71,15 +71,19 @@ class Metrics:
     def write_state(self, status: Status) -> None:
         """Write the gauges of a view's status and of its last finished epoch."""
         done = self.store.journal.last_complete()
-        samples = list(status_samples(status))
+        samples = list(_status_samples(status))
         if done is not None and done.report is not None:
-            samples += [("losses", {}, done.intent.losses), *report_samples(done.report)]
+            samples += [("losses", {}, done.intent.losses), *_report_samples(done.report)]
         self._write("view", samples)
 
-    def write_attempt(self, succeeded: bool, seconds: float) -> None:
+    def write_attempt(self, seconds: float, *, succeeded: bool) -> None:
         """Write success, end and duration of a refresh."""
-        ended = [("refresh_success", float(succeeded)), ("refresh_timestamp_seconds", time.time())]
-        self._write("refresh", [(name, {}, value) for name, value in [*ended, ("refresh_seconds", seconds)]])
+        samples: list[GaugeSample] = [
+            ("refresh_success", {}, float(succeeded)),
+            ("refresh_timestamp_seconds", {}, time.time()),
+            ("refresh_seconds", {}, seconds),
+        ]
+        self._write("refresh", samples)
 
     def forget(self) -> None:
         """Remove the files of the view."""
@@ -93,7 +97,7 @@ class Metrics:
     def _write(self, kind: str, samples: Sequence[GaugeSample]) -> None:
         own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
         try:
-            gauges = gauges_of([(name, own | labels, value) for name, labels, value in samples])
+            gauges = _gauges_of([(name, own | labels, value) for name, labels, value in samples])
             write_to_textfile(str(self._file(kind)), gauges)
         except OSError as error:  # a warning: metrics must not fail the work itself
             warnings.warn(f"metrics not written: {self._file(kind)}: {error.strerror}", DeltafoldWarning, stacklevel=2)
@@ -112,36 +116,38 @@ def metrics_of(store: Store) -> Metrics | None:
 
 def status_with_metrics(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Return the status of a view and write it as metrics; base: a base source's table, by its path through views."""
-    status, metrics = status_of(store, base), metrics_of(store)
-    if metrics is not None:
+    status = status_of(store, base)
+    if metrics := metrics_of(store):
         metrics.write_state(status)
     return status
 
 
 @contextmanager
-def update_metrics(store: Store, inputs: Inputs, attempt: bool = True) -> Generator[None]:
+def update_metrics(store: Store, inputs: Inputs, *, attempt: bool = True) -> Generator[None]:
     """Write the metrics of a view and of those below it after the block; attempt: the block is a refresh."""
-    metrics, start, succeeded = metrics_of(store), time.monotonic(), False
+    metrics = metrics_of(store)
     if metrics is None:
         yield
         return
+    start = time.monotonic()
+    succeeded = False
     try:
         yield
         succeeded = True
     finally:
         if attempt:
-            metrics.write_attempt(succeeded, time.monotonic() - start)
-    write_states(metrics, inputs)
+            metrics.write_attempt(time.monotonic() - start, succeeded=succeeded)
+    _write_states(metrics, inputs)
 
 
-def write_states(metrics: Metrics, inputs: Inputs) -> None:
+def _write_states(metrics: Metrics, inputs: Inputs) -> None:
     """Write the status of a view and of all views below it."""
     for below in inputs.chain.values():
         replace(metrics, store=below.store).write_state(status_of(below.store, below.inputs.bases.__getitem__))
     metrics.write_state(status_of(metrics.store, inputs.bases.__getitem__))
 
 
-def status_samples(status: Status) -> Iterator[GaugeSample]:
+def _status_samples(status: Status) -> Iterator[GaugeSample]:
     """Yield the samples of a status."""
     yield "epoch_unfinished", {}, float(status.unfinished is not None)
     for source, lag in status.lag.items():
@@ -154,7 +160,7 @@ def status_samples(status: Status) -> Iterator[GaugeSample]:
         yield "table_fragmented_partitions", {"table": table}, size.fragmented
 
 
-def report_samples(report: Report) -> Iterator[GaugeSample]:
+def _report_samples(report: Report) -> Iterator[GaugeSample]:
     """Yield the samples of a report."""
     for name in ("epoch", "generation"):
         yield name, {}, getattr(report, name)
@@ -164,13 +170,13 @@ def report_samples(report: Report) -> Iterator[GaugeSample]:
     yield "epoch_verdict", {"verdict": report.verdict}, 1
 
 
-def gauges_of(samples: Sequence[GaugeSample]) -> CollectorRegistry:
+def _gauges_of(samples: Sequence[GaugeSample]) -> CollectorRegistry:
     """Return samples as gauges by family; bytes of a label that are not UTF-8 become `?`."""
-    found = CollectorRegistry()
+    registry = CollectorRegistry()
     for family, description in FAMILIES.items():
         of_family = [(labels, value) for name, labels, value in samples if name == family]
         if of_family:
-            gauge = Gauge(f"deltafold_{family}", description, list(of_family[0][0]), registry=found)
+            gauge = Gauge(f"deltafold_{family}", description, list(of_family[0][0]), registry=registry)
             for labels, value in of_family:
                 gauge.labels(*(label.encode("utf-8", "replace").decode() for label in labels.values())).set(value)
-    return found
+    return registry

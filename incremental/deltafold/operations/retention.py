@@ -30,7 +30,7 @@ class Need:
 
 def needs_of_view(folder: Place) -> Iterator[Need]:
     """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
-    for entry in entries_with_pins(Journal(folder / "journal")):
+    for entry in _entries_with_pins(Journal(folder / "journal")):
         for name, version in (entry.after or {}).items():
             if version is not None:
                 yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
@@ -39,7 +39,7 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
         for name, version in reader.tables.items():
             if (place_of(reader.folder) / "g1").is_dir():
                 yield Need(name, version, f"branch {who}")
-        for entry in entries_with_pins(reader.journal):
+        for entry in _entries_with_pins(reader.journal):
             pin = entry.intent.sources.get(reader.source)
             if pin is not None and pin.place is not None:
                 yield Need(pin.place, pin.after, f"view {who}")
@@ -52,37 +52,32 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
 def needs_of_sources(views: Place) -> Iterator[Need]:
     """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
     for folder in sorted((path for path in views.glob("[!.]*") if (path / "journal").is_dir()), key=str):
-        for who, stand in pinned_base_versions(folder):
-            yield from (
-                Need(source_path, version, f"view {who}")
-                for source_path, version in stand.items()
-                if "/" not in source_path
-            )
+        for who, versions in pinned_base_versions(folder):
+            for source, version in versions.items():
+                if "/" not in source:
+                    yield Need(source, version, f"view {who}")
 
 
 def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Yield the versions of base sources that a view or one above it may still read, by path from the view."""
-    for entry in entries_with_pins(Journal(folder / "journal")):
+    """Yield the versions of base sources that a view or one above it may still read.
+
+    Each with the name of the reader; the sources are named by their path from the view in `folder`.
+    """
+    for entry in _entries_with_pins(Journal(folder / "journal")):
+        pins = entry.intent.sources.items()
         yield folder.name, base_versions(entry.intent.sources)
         if entry.report is None:
-            befores = entry.intent.sources.items()
-            yield folder.name, {name: p.before for name, p in befores if p.before is not None and p.place is None}
-        for name, pin in entry.intent.sources.items():
-            yield from ((folder.name, {name: version}) for version in pin.passed if pin.place is None)
+            befores = {name: pin.before for name, pin in pins if pin.before is not None and pin.place is None}
+            yield folder.name, befores
+        for name, pin in pins:
+            if pin.place is None:
+                yield from ((folder.name, {name: version}) for version in pin.passed)
     for reader in Readers(folder).all():
-        for who, stand in pinned_base_versions(place_of(reader.folder)):
+        for who, versions in pinned_base_versions(place_of(reader.folder)):
             if reader.source:
                 mine = f"{reader.source}/"
-                yield (
-                    who,
-                    {
-                        source_path.removeprefix(mine): v
-                        for source_path, v in stand.items()
-                        if source_path.startswith(mine)
-                    },
-                )
-            else:
-                yield who, stand
+                versions = {path.removeprefix(mine): v for path, v in versions.items() if path.startswith(mine)}
+            yield who, versions
 
 
 def superseded_since(folder: Place, generation: int) -> str | None:
@@ -100,8 +95,8 @@ def superseded_since(folder: Place, generation: int) -> str | None:
     return min((since for number, since in began.items() if number > generation), default=None)
 
 
-def entries_with_pins(journal: Journal) -> list[Entry]:
+def _entries_with_pins(journal: Journal) -> list[Entry]:
     """Return the last complete epoch and the entries begun after it, whose pins must stay readable."""
     entries = journal.entries()
-    last = max((place for place, entry in enumerate(entries) if entry.complete), default=0)
+    last = max((number for number, entry in enumerate(entries) if entry.complete), default=0)
     return list(entries[last:])

@@ -43,7 +43,10 @@ class Rollback:
     """Rolls one view back, or rewrites its last epoch with another number of buckets."""
 
     def __init__(self, store: Store, mode_policy: ModePolicy, inputs: Inputs) -> None:
-        self._store, self._mode_policy, self._inputs, self._pointer = store, mode_policy, inputs, AnswerPointer(store)
+        self._store = store
+        self._mode_policy = mode_policy
+        self._inputs = inputs
+        self._pointer = AnswerPointer(store)
         self._planner = Planner(store, mode_policy, inputs)
         self._executor = Executor(store, mode_policy, inputs, self._pointer)
 
@@ -52,7 +55,8 @@ class Rollback:
 
         Raises UsageError for a number that is impossible or the present one, StateError if that epoch is unfinished.
         """
-        view, most = self._store.view, self._store.tuning.most_buckets
+        view = self._store.view
+        most = self._store.tuning.most_buckets
         if type(buckets) is not int or not 1 <= buckets <= most:
             raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {most}.")
         with self._lock("rebucket") as work:
@@ -74,7 +78,9 @@ class Rollback:
         last = self._store.journal.last()
         if last is None or not last.complete or not last.after or self._planner.find_redefinition(last):
             return None
-        strategy, tuning, buckets = self._mode_policy.of(last.intent.mode), self._store.tuning, last.intent.buckets
+        strategy = self._mode_policy.of(last.intent.mode)
+        tuning = self._store.tuning
+        buckets = last.intent.buckets
         divided = [name for name in strategy.tables if strategy.storage_of(name, 2).is_divided]
         size = max((self._store.table(last.intent.generation, name).size()[1] for name in divided), default=0)
         wanted = min(tuning.most_buckets, math.ceil(2 * size / tuning.full_bucket_bytes))
@@ -93,7 +99,7 @@ class Rollback:
         with self._lock("rollback") as work:
             entry = self._find_entry(epoch, generation)
             work.result = report = self._start_generation(
-                entry, f"go back to {describe_epoch(entry)}", entry.intent.buckets, progress
+                entry, f"go back to {_describe(entry.intent)}", entry.intent.buckets, progress
             )
         return report
 
@@ -111,8 +117,8 @@ class Rollback:
         self._pointer.begin()
         strategy = self._mode_policy.of(entry.intent.mode)
         self._check_files(entry)  # first: restoring the query would be in vain if the files are gone
-        if found := self._planner.find_redefinition(entry):
-            raise found.refuse(f"To {what}, restore what was; else rebuild the view")
+        if redefinition := self._planner.find_redefinition(entry):
+            raise redefinition.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, strategy)
         pins = {
@@ -126,54 +132,59 @@ class Rollback:
 
     def _find_entry(self, epoch: int, generation: int | None) -> Entry:
         """Return the journal entry of the epoch to go to."""
-        entries, view = self._store.journal.entries(), self._store.view
+        entries = self._store.journal.entries()
+        view = self._store.view
         finished = [entry for entry in entries if entry.complete and entry.after]
         if not finished:
             raise never_refreshed(view)
         wanted = finished[-1].intent.generation if generation is None else generation
-        known = {e.intent.epoch: e for e in finished if e.intent.generation == wanted}
-        there = "; ".join(
-            f"generation {number} has {', '.join(str(e.intent.epoch) for e in finished if belongs_to(e, number))}"
-            for number in sorted({entry.intent.generation for entry in finished})
+        epochs: dict[int, dict[int, Entry]] = {}  # by generation
+        for entry in finished:
+            epochs.setdefault(entry.intent.generation, {})[entry.intent.epoch] = entry
+        choice = "; ".join(
+            f"generation {number} has {', '.join(map(str, entries_of))}"
+            for number, entries_of in sorted(epochs.items())
         )
-        if epoch not in known:
+        chosen = epochs.get(wanted, {}).get(epoch)
+        if chosen is None:
             raise StateError(
-                f"view {view}: no finished epoch {epoch} of generation {wanted}. Choose one that it has ({there})."
+                f"view {view}: no finished epoch {epoch} of generation {wanted}. Choose one that it has ({choice})."
             )
-        if known[epoch] is entries[-1]:
-            instead = f"Choose an earlier one ({there}), or refresh" if len(finished) > 1 else "It has no earlier one"
-            raise StateError(f"view {view}: it is at {describe_epoch(known[epoch])} already. {instead}.")
-        return known[epoch]
+        if chosen is entries[-1]:
+            instead = f"Choose an earlier one ({choice}), or refresh" if len(finished) > 1 else "It has no earlier one"
+            raise StateError(f"view {view}: it is at {_describe(chosen.intent)} already. {instead}.")
+        return chosen
 
     def _check_files(self, entry: Entry) -> None:
         """Raise StateError if a table of the epoch, or of a view that it read, can no longer be read."""
-        pins, generation = entry.intent.sources, entry.intent.generation
+        pins = entry.intent.sources
         below = [table for name, table in self._inputs.of(pins).items() if name in pins and pins[name].place]
-        gone = any(table.version() is None for table in below)
+        is_lost = any(table.version() is None for table in below)
         for name, version in (entry.after or {}).items():
-            table = self._store.table(generation, name)
-            if gone or version is None or table.version() is None or not table.is_readable(version):
+            table = self._store.table(entry.intent.generation, name)
+            if is_lost or version is None or table.version() is None or not table.is_readable(version):
                 raise StateError(
-                    f"view {self._store.view}: the files of {describe_epoch(entry)} were removed (vacuum, or its "
+                    f"view {self._store.view}: the files of {_describe(entry.intent)} were removed (vacuum, or its "
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
                 )
 
     def _commit_copy(
         self, entry: Entry, strategy: RefreshStrategy, intent: Intent, progress: Progress | None
     ) -> Report:
-        journal, epoch = self._store.journal, self._executor.epoch(strategy, intent, progress, resumed=False)
+        journal = self._store.journal
+        epoch = self._executor.epoch(strategy, intent, progress, resumed=False)
         cost = epoch.measure.cost
         journal.begin(intent)
-        moved = intent.rearranges
-        done = (
-            f"{describe_epoch(entry)} in {format_count(intent.buckets, 'bucket')}"
-            if moved
-            else f"back to {describe_epoch(entry)}"
-        )
+        if intent.rearranges:
+            verdict = REBUCKETED
+            done = f"{_describe(entry.intent)} in {format_count(intent.buckets, 'bucket')}"
+        else:
+            verdict = ROLLED_BACK
+            done = f"back to {_describe(entry.intent)}"
         with self._executor.counting(epoch, f"{intent.view} {done}", is_copy=True):
             effect = self._copy_tables(entry, strategy, epoch)
-        report = report_of(intent, effect, cost, REBUCKETED if moved else ROLLED_BACK)
-        sentence = f"{intent.view}: {done}, as {describe_intent(intent)}, {cost.seconds:.1f} s{missing_files(epoch)}"
+        report = report_of(intent, effect, cost, verdict)
+        sentence = f"{intent.view}: {done}, as {_describe(intent)}, {cost.seconds:.1f} s{_missing_files(epoch)}"
         report = replace(report, sentence=sentence)
         journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
         self._pointer.point()
@@ -198,27 +209,16 @@ class Rollback:
         return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
-def missing_files(epoch: Epoch) -> str:
-    """Return the end of a report's sentence: the pinned versions whose files are gone; empty if there are none."""
-    pins = epoch.intent.sources
-    read = epoch.sources
-    gone = [
-        f"version {pin.after} of source {name}" for name, pin in pins.items() if not read[name].is_readable(pin.after)
+def _missing_files(epoch: Epoch) -> str:
+    """Return the end of a report's sentence: the pinned versions whose files were removed; empty if there are none."""
+    missing = [
+        f"version {pin.after} of source {name}"
+        for name, pin in epoch.intent.sources.items()
+        if not epoch.sources[name].is_readable(pin.after)
     ]
     rest = " are gone: a refresh that reads them is refused until the view is rebuilt"
-    return f"; files of {', '.join(gone)}{rest}" if gone else ""
+    return f"; files of {', '.join(missing)}{rest}" if missing else ""
 
 
-def belongs_to(entry: Entry, generation: int) -> bool:
-    """Return whether an epoch belongs to a generation."""
-    return entry.intent.generation == generation
-
-
-def describe_epoch(entry: Entry) -> str:
-    """Describe an epoch for a message."""
-    return describe_intent(entry.intent)
-
-
-def describe_intent(intent: Intent) -> str:
-    """Describe an intent for a message."""
+def _describe(intent: Intent) -> str:
     return f"epoch {intent.epoch} of generation {intent.generation}"

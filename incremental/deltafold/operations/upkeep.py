@@ -41,7 +41,7 @@ METADATA = '{"deltafold": "upkeep"}'
 
 
 @dataclass(frozen=True)
-class UpkeepRun:
+class _UpkeepRun:
     """One upkeep of a view and its landed sources."""
 
     store: Store
@@ -51,21 +51,23 @@ class UpkeepRun:
 
     def run(self, last: Entry) -> Upkeep:
         """Run all steps; the caller has the view's lock. last: the last epoch, which is finished."""
-        start, generation = time.monotonic(), last.intent.generation
-        needs, tables = list(needs_of_view(self.store.folder)), dict[str, TableUpkeep]()
+        start = time.monotonic()
+        generation = last.intent.generation
+        needs = list(needs_of_view(self.store.folder))
+        tables: dict[str, TableUpkeep] = {}
         for name in self.strategy.tables:
             self._show_progress(name)
-            table, key = self.store.table(generation, name), f"g{generation}/{name}"
+            table = self.store.table(generation, name)
             done = self._compact(table, self.strategy.storage_of(name, 1).sorted_by)
-            tables[name] = self._vacuum(table, done, [need for need in needs if need.table == key])
+            tables[name] = self._vacuum(table, done, [need for need in needs if need.table == f"g{generation}/{name}"])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
             if pin.place is None and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
                 self._show_progress(f"landed {name}")
                 tables[f"landed/{name}"] = self._maintain_landed(name, table)
-                left_out = self._table("quarantine", name)
-                if left_out.version() is not None:
-                    tables[f"quarantine/{name}"] = self._maintain_landed(name, left_out, pinned=False)
+                quarantine = self._table("quarantine", name)
+                if quarantine.version() is not None:
+                    tables[f"quarantine/{name}"] = self._maintain_landed(name, quarantine, pinned=False)
         self._show_progress("superseded generations")
         generations = self._remove_generations(generation, needs)
         entries = self.store.journal.prune(self.store.tuning.kept_epochs)
@@ -80,11 +82,12 @@ class UpkeepRun:
             seconds=round(time.monotonic() - start, 3),
             finished=now(),
         )
-        return replace(done, sentence=summarize_upkeep(done))
+        return replace(done, sentence=_summarize(done))
 
     def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
-        (files, size), tuning = table.size(), self.store.tuning
+        files, size = table.size()
+        tuning = self.store.tuning
         parts = table.partitions(tuning.small_file_bytes)
         fragmented = [part.value or "0" for part in self._find_fragmented(parts)]
         if fragmented and keys:
@@ -92,7 +95,7 @@ class UpkeepRun:
         elif fragmented:
             table.compact(f"{BUCKET} IN ({', '.join(fragmented)})")
         work = "as it was" if not fragmented else "sorted" if keys else "compacted"
-        return TableUpkeep(work=work, partitions=len(fragmented), files=(files, table.size()[0]), removed=0, freed=0)
+        return _table_upkeep(work, partitions=len(fragmented), files=(files, table.size()[0]))
 
     def _find_fragmented(self, parts: Sequence[PartitionFiles]) -> list[PartitionFiles]:
         """Return the partitions that a compaction would improve."""
@@ -107,7 +110,7 @@ class UpkeepRun:
         """The warehouse."""
         return self.store.folder.parents[1]
 
-    def _maintain_landed(self, name: str, table: Table, pinned: bool = True) -> TableUpkeep:
+    def _maintain_landed(self, name: str, table: Table, *, pinned: bool = True) -> TableUpkeep:
         """Maintain a landed source or its quarantine, under its lock; pinned: views may pin versions of it."""
         with lock(
             self._root / "landed" / name,
@@ -115,27 +118,24 @@ class UpkeepRun:
             "landed or maintained",
             self.store.tuning.landing_lock_seconds,
         ):
-            files, column = table.size()[0], table.partition
+            files = table.size()[0]
+            column = table.partition
             parts = self._find_fragmented(table.partitions(self.store.tuning.small_file_bytes))
             if parts and column is None:
                 table.compact("true")
             elif parts and column is not None:
                 values = [HIVE_NULL if part.value is None else part.value for part in parts]
                 table.compact(partition_condition(column, table.schema()[column].dataType, values))
-            done = TableUpkeep(
-                work="compacted" if parts else "as it was",
-                partitions=len(parts),
-                files=(files, table.size()[0]),
-                removed=0,
-                freed=0,
-            )
+            work = "compacted" if parts else "as it was"
+            done = _table_upkeep(work, partitions=len(parts), files=(files, table.size()[0]))
             needs = needs_of_sources(self._root / "views") if pinned else ()
             return self._vacuum(table, done, [need for need in needs if need.table == name])
 
     def _vacuum(self, table: Table, done: TableUpkeep, needs: Sequence[Need]) -> TableUpkeep:
         """Remove files that neither the retention nor any reader needs."""
         kept = tuple[str, ...]()
-        hours, oldest = self.hours, min(needs, key=lambda need: need.version, default=None)
+        hours = self.hours
+        oldest = min(needs, key=lambda need: need.version, default=None)
         if oldest is not None:
             needed = table.needed_hours(oldest.version)
             if needed is None:
@@ -143,7 +143,8 @@ class UpkeepRun:
                     done, kept=(f"all files, since {oldest.who} still reads the old version {oldest.version}",)
                 )
             if needed > hours:
-                hours, kept = needed, (f"files of version {oldest.version}, which {oldest.who} reads",)
+                hours = needed
+                kept = (f"files of version {oldest.version}, which {oldest.who} reads",)
         files, size = table.usage()
         if files > done.files[1]:
             check_leases(self.store.folder)
@@ -182,6 +183,11 @@ class UpkeepRun:
             self.progress(f"maintain {step}")
 
 
+def _table_upkeep(work: str, *, partitions: int, files: tuple[int, int]) -> TableUpkeep:
+    """Return the upkeep of a table from which no file has been removed yet."""
+    return TableUpkeep(work=work, partitions=partitions, files=files, removed=0, freed=0)
+
+
 def check_hours(view: str, hours: object) -> None:
     """Raise UsageError for a retention that is not a number from 0."""
     if not isinstance(hours, int | float) or not 0 <= hours < math.inf:
@@ -196,11 +202,11 @@ def upkeep(
     Raises StateError if an epoch is unfinished or there is none, BusyError if another process works on the view.
     """
     with update_metrics(store, inputs, attempt=False), log_work("upkeep", {"view": store.view}) as work:
-        work.result = done = upkeep_locked(store, mode_policy, hours, progress)
+        work.result = done = _upkeep_locked(store, mode_policy, hours, progress)
     return done
 
 
-def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
+def _upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
@@ -210,11 +216,11 @@ def upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress:
         if not last.complete:
             raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. {refresh_first(view)}.")
         strategy = mode_policy.of(last.intent.mode)
-        if found := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
-            raise found.refuse("Rebuild the view, or restore what changed")
+        if redefinition := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
+            raise redefinition.refuse("Rebuild the view, or restore what changed")
         AnswerPointer(store).begin()  # so that no reader is still pointed to a table that is removed below
         try:
-            return UpkeepRun(store, strategy, hours, progress).run(last)
+            return _UpkeepRun(store, strategy, hours, progress).run(last)
         except JavaError as error:
             raise DeltafoldError(
                 f"Delta could not maintain the tables of view {view}: {cause(error)}. Try again; nothing is lost."
@@ -227,7 +233,7 @@ def with_growth(done: Upkeep, grown: Report) -> Upkeep:
     return replace(done, grown=grown, sentence=f"{grown.sentence}; {rest}")
 
 
-def summarize_upkeep(done: Upkeep) -> str:
+def _summarize(done: Upkeep) -> str:
     """Summarize an upkeep in one line."""
     tables = done.tables.values()
     rewritten = [name for name, table in done.tables.items() if table.partitions]

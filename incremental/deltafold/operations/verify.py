@@ -5,6 +5,11 @@ Sums of floating numbers depend on the order of their terms, in Spark too, so fl
 digits, and values below 1e-9 count as zero, at any depth; everything else is compared exactly, keys of maps too. The
 sign of zero counts where the query only copies values or computes them within a row: of several rows Spark returns
 either zero as their `max`, for example.
+
+A `Sample` restricts both answers by a hash of the key. Whether a row is in it depends on its key alone, so the view and
+the batch query have the same sample; equal rows are in it together, and NULL is a key like any other. Each epoch has
+another sample. If the query groups by the key, Spark filters before it groups, so that the check costs less than the
+batch query.
 """
 
 from __future__ import annotations
@@ -17,22 +22,63 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from deltafold.algebra.errors import QueryError, UsageError
 from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.results.report import MeasuredPoint, Verification
 from deltafold.algebra.results.upkeep import format_count
 from deltafold.algebra.sqltext import quoted, simple_types
-from deltafold.operations.sampling import Sample
+from deltafold.dataflow.pruning.rewind import is_exact
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import measured_once, plan_without_constraints
 from deltafold.store.journal import Intent
 from deltafold.telemetry import log_work
 
 DIGITS = 9
-SAMPLE = 5
+SHOWN_ROWS = 5  # of each side, in a verification
+SAMPLE_PARTS = 1 << 20
 ROUNDING_GRIDS = (1.0, 1.2345678)  # two grids: close values on two sides of one grid's rounding edge agree on the other
 COMPARED_ROW = "__row"
 ACTUAL_ROWS = "__actual"
 COMBINES_ROWS = re.compile("Aggregate|Window|Group|Deduplicate|Limit|Offset|LogicalRDD")  # the last: of loops
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A share of an answer's keys, above 0 and below 1, by the columns of the key."""
+
+    columns: tuple[str, ...]
+    share: float
+    epoch: int
+
+    def of(self, answer: DataFrame) -> DataFrame:
+        """Return the rows of the answer that are in the sample."""
+        values = [F.col(quoted(name)) for name in self.columns]
+        number = F.pmod(F.xxhash64(F.lit(self.epoch), *values), F.lit(SAMPLE_PARTS))
+        return answer.where(number < F.lit(round(self.share * SAMPLE_PARTS)))
+
+    @property
+    def words(self) -> str:
+        """Describe the sample, to continue «a sample of»."""
+        return f"{self.share:.4%}".rstrip("0%").rstrip(".") + f"% by {', '.join(self.columns)}"
+
+
+def sample_of(schema: StructType, keys: Sequence[str], share: object, epoch: int) -> Sample | None:
+    """Return a sample by the key, or by the whole row if there is no key; None for a share of 1.
+
+    keys: the columns that the query groups by. Only columns whose equal values have the same bits can be hashed.
+    Raises UsageError for an invalid share, QueryError if no column can be hashed.
+    """
+    if share == 1:
+        return None
+    if not isinstance(share, int | float) or not 1 / SAMPLE_PARTS <= share <= 1:
+        raise UsageError(f"sample: invalid share {share!r}. Give a number of more than 0, up to 1.")
+    exact = [field.name for field in schema if is_exact(field.dataType)]
+    columns = tuple(name for name in keys if name in exact) or tuple(exact)
+    if not columns:
+        raise QueryError(
+            "no column of the answer can be sampled: equal values may differ in their bits. Verify all of it."
+        )
+    return Sample(columns, share, epoch)
 
 
 @dataclass(frozen=True)
@@ -50,78 +96,83 @@ def count_differences(expected: DataFrame, actual: DataFrame, most: int) -> Disc
 
     expected: the batch query, whose plan decides whether the sign of zero counts. Equal answers take one Spark job.
     """
-    schema, signed = expected.schema, is_computed_by_row(expected)
-    sides = with_weight(expected, 1).unionByName(with_weight(actual.toDF(*expected.columns), -1))
-    surplus = (surplus_rows(F.col(WEIGHT)).alias("missing"), surplus_rows(-F.col(WEIGHT)).alias("extra"))
+    schema = expected.schema
+    signed = _is_computed_by_row(expected)
+    sides = _with_weight(expected, 1).unionByName(_with_weight(actual.toDF(*expected.columns), -1))
+    surplus = (_surplus_rows(F.col(WEIGHT)).alias("missing"), _surplus_rows(-F.col(WEIGHT)).alias("extra"))
     measures = (*surplus, F.coalesce(F.sum(ACTUAL_ROWS), F.lit(0)).alias("rows"))
-    summed = sum_equal(plan_without_constraints(sides), schema, ROUNDING_GRIDS[0], signed)
-    with measured_once(summed, measures, F.col(WEIGHT) != 0) as (left, counted):
-        rows, equal = int(counted["rows"]), not counted["missing"] and not counted["extra"]
-        if equal:
+    summed = _sum_equal(plan_without_constraints(sides), schema, ROUNDING_GRIDS[0], signed=signed)
+    with measured_once(summed, measures, F.col(WEIGHT) != 0) as (unequal, counted):
+        rows = int(counted["rows"])
+        if not counted["missing"] and not counted["extra"]:
             return Discrepancy(0, 0, (), rows)
-        if any(has_floats(field.dataType) for field in schema):
-            left = sum_equal(left, schema, ROUNDING_GRIDS[1], signed).where(F.col(WEIGHT) != 0)
-        found = left.agg(*surplus).first()
-        assert found is not None
+        if any(_has_floats(field.dataType) for field in schema):
+            unequal = _sum_equal(unequal, schema, ROUNDING_GRIDS[1], signed=signed).where(F.col(WEIGHT) != 0)
+        sums = unequal.agg(*surplus).first()
+        assert sums is not None
         sample = [
             f"{word} {row[COMPARED_ROW].asDict()}"
             for word, condition in (("missing", f"{WEIGHT} > 0"), ("extra", f"{WEIGHT} < 0"))
-            for row in left.where(condition).take(most)
+            for row in unequal.where(condition).take(most)
         ]
-    return Discrepancy(int(found["missing"]), int(found["extra"]), tuple(sample), rows)
+    return Discrepancy(int(sums["missing"]), int(sums["extra"]), tuple(sample), rows)
 
 
-def surplus_rows(weight: Column) -> Column:
+def _surplus_rows(weight: Column) -> Column:
     """Return the sum of the positive weights."""
     return F.coalesce(F.sum(F.greatest(weight, F.lit(0))), F.lit(0))
 
 
-def with_weight(rows: DataFrame, weight: int) -> DataFrame:
+def _with_weight(rows: DataFrame, weight: int) -> DataFrame:
     """Return each row as a struct with its weight."""
     row = F.struct(*(quoted(name) for name in rows.columns)).alias(COMPARED_ROW)
     return rows.select(row, F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
-def is_computed_by_row(answer: DataFrame) -> bool:
-    """Return whether no value of a query comes of several rows: it has no group-by, window, limit or loop."""
+def _is_computed_by_row(answer: DataFrame) -> bool:
+    """Return whether each row of a query is computed from one row: it has no group-by, window, limit or loop."""
     return not COMBINES_ROWS.search(catalyst.analysed_plan(answer).toString())
 
 
-def sum_equal(rows: DataFrame, schema: StructType, grid: float, signed: bool) -> DataFrame:
+def _sum_equal(rows: DataFrame, schema: StructType, grid: float, *, signed: bool) -> DataFrame:
     """Sum the weights of rows equal on a rounding grid: one of the side with the surplus, and the actual rows."""
-    keys = [comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid, signed) for field in schema]
-    of_sign = [F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(COMPARED_ROW)), ignorenulls=True) for sign in (1, -1)]
+    keys = [_comparison_key(F.col(COMPARED_ROW)[field.name], field.dataType, grid, signed=signed) for field in schema]
+
+    def first_of(sign: int) -> Column:
+        return F.first(F.when(F.col(WEIGHT) * sign > 0, F.col(COMPARED_ROW)), ignorenulls=True)
+
     summed = rows.groupBy(*(key.alias(f"__key_{i}") for i, key in enumerate(keys))).agg(
         F.sum(WEIGHT).alias(WEIGHT),
-        surplus_rows(-F.col(WEIGHT)).alias(ACTUAL_ROWS),
-        of_sign[0].alias("__more"),
-        of_sign[1].alias("__less"),
+        _surplus_rows(-F.col(WEIGHT)).alias(ACTUAL_ROWS),
+        first_of(1).alias("__more"),
+        first_of(-1).alias("__less"),
     )
     heavier = F.when(F.col(WEIGHT) > 0, F.col("__more")).otherwise(F.col("__less"))
     return summed.select(heavier.alias(COMPARED_ROW), WEIGHT, ACTUAL_ROWS)
 
 
-def comparison_key(value: Column, data_type: DataType, grid: float, signed: bool) -> Column:
-    """Return a value to group by: floats as of `float_key`, a value with variants as JSON, others unchanged."""
+def _comparison_key(value: Column, data_type: DataType, grid: float, *, signed: bool) -> Column:
+    """Return a value to group by: floats as of `_float_key`, a value with variants as JSON, others unchanged."""
     if "variant" in simple_types(data_type.simpleString()):
         return F.to_json(F.struct(value.alias("v")))
-    if not has_floats(data_type):
+    if not _has_floats(data_type):
         return value
     match data_type:
         case StructType(fields=fields):
             parts = [
-                comparison_key(value[field.name], field.dataType, grid, signed).alias(field.name) for field in fields
+                _comparison_key(value[field.name], field.dataType, grid, signed=signed).alias(field.name)
+                for field in fields
             ]
             return F.when(value.isNotNull(), F.struct(*parts))
         case ArrayType(elementType=kind):
-            return F.transform(value, lambda item: comparison_key(item, kind, grid, signed))
+            return F.transform(value, lambda item: _comparison_key(item, kind, grid, signed=signed))
         case MapType(valueType=kind):
-            return F.transform_values(value, lambda _, item: comparison_key(item, kind, grid, signed))
+            return F.transform_values(value, lambda _, item: _comparison_key(item, kind, grid, signed=signed))
         case _:
-            return float_key(value, grid, signed)
+            return _float_key(value, grid, signed=signed)
 
 
-def float_key(value: Column, grid: float, signed: bool) -> Column:
+def _float_key(value: Column, grid: float, *, signed: bool) -> Column:
     """Return the rounded mantissa and the exponent of a float; signed: tell -0.0 from other small numbers."""
     number = value.cast("double")
     size = F.abs(number)
@@ -138,7 +189,7 @@ def float_key(value: Column, grid: float, signed: bool) -> Column:
     return F.when(value.isNull(), F.lit(None)).when(odd, special).when(size < 1e-9, zero).otherwise(ordinary)
 
 
-def has_floats(data_type: DataType) -> bool:
+def _has_floats(data_type: DataType) -> bool:
     """Return whether a type has floating-point numbers at any depth."""
     return bool({"double", "float"}.intersection(simple_types(data_type.simpleString())))
 
@@ -156,11 +207,11 @@ def verify(
     points: what one batch step found of the loops to a tolerance, whose stored answers the batch query read.
     """
     with log_work("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
-        work.result = verification = compare_answers(intent, versions, expected, actual, sample, points)
+        work.result = verification = _compare_answers(intent, versions, expected, actual, sample, points)
     return verification
 
 
-def compare_answers(
+def _compare_answers(
     intent: Intent,
     versions: dict[str, int],
     expected: DataFrame,
@@ -170,27 +221,28 @@ def compare_answers(
 ) -> Verification:
     """Compare two answers, or a sample of them."""
     if sample is not None:
-        expected, actual = sample.of(expected), sample.of(actual)
-    found = count_differences(expected, actual, SAMPLE)
-    equal = not found.missing and not found.extra
+        expected = sample.of(expected)
+        actual = sample.of(actual)
+    differences = count_differences(expected, actual, SHOWN_ROWS)
+    equal = not differences.missing and not differences.extra
     what = (
         "equals the batch query"
         if equal
-        else f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} extra"
+        else f"differs: {format_count(differences.missing, 'row')} missing, {differences.extra:,} extra"
     )
     part = "" if sample is None else f" in a sample of {sample.words}"
     share = 1.0 if sample is None else sample.share
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(found.rows, 'row')})"
+    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(differences.rows, 'row')})"
     worst = max(points, key=lambda point: (not point.within, point.residual / point.allowed), default=None)
     return Verification(
         view=intent.view,
         ok=equal and all(point.within for point in points),
-        missing=found.missing,
-        extra=found.extra,
-        rows=found.rows,
+        missing=differences.missing,
+        extra=differences.extra,
+        rows=differences.rows,
         versions=versions,
-        sample=found.sample,
-        sentence=sentence + measured_text(worst),
+        sample=differences.sample,
+        sentence=sentence + _measured_text(worst),
         share=share,
         residual=worst and worst.residual,
         bound=worst and worst.bound,
@@ -198,7 +250,7 @@ def compare_answers(
     )
 
 
-def measured_text(point: MeasuredPoint | None) -> str:
+def _measured_text(point: MeasuredPoint | None) -> str:
     """Return what was measured of a loop to a tolerance, for the end of a sentence."""
     if point is None:
         return ""
