@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.cli import exit_codes
 from deltafold.dagster import keys
-from deltafold.demo import demo, demo_loops
+from deltafold.demo import demo
 from deltafold.pipelines import catalogue
 from tests.cli.calling import answer, call
 from tests.dagster.shown import built, outdated
@@ -173,12 +173,12 @@ def test_the_demo_ends_equal(
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
     assert "Dagster shows these refreshes: make ui" in said
-    defined = built(*(catalogue.load(each, demo.SHIPPED) for each in ("flights", *demo_loops.LOOP_PIPELINES)))
+    defined = built(*(catalogue.load(each, demo.SHIPPED) for each in ("flights", *demo.LOOP_PIPELINES)))
     with dg.DagsterInstance.get() as instance:
         assert outdated(defined, instance) == {}
         assert len(instance.get_materialized_partitions(keys.landed("flights", "flights"))) == 5
         assert len(instance.fetch_materializations(keys.view("flights"), limit=9).records) == 5
-        for name in demo_loops.LOOP_PIPELINES:
+        for name in demo.LOOP_PIPELINES:
             shown = instance.fetch_materializations(keys.view(name), limit=9).records
             materialised = [each.asset_materialization for each in shown]
             assert len(shown) == 2 and all(each and "rounds of loops" in each.metadata for each in materialised)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deltafold.cli import branching, scaffold
+from deltafold.cli import scaffold
 from deltafold.pipelines import catalogue, queries
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.pipelines.declared import MINIMAL, PARTITIONED, write
@@ -193,7 +193,7 @@ def test_the_declaration_of_a_branch_reads_what_the_original_landed(tmp_path: Pa
     more = "  rates: {delta: rates, invariant: true}\npolicy: auto\nmaintain: '@weekly'\nschedule: '@daily'\n"
     more += "publish_as: db.shop\n"
     home = write(tmp_path / "pipelines", "shop", PARTITIONED + more + "partitions: {kind: daily, start: 2024-01-01}\n")
-    text = branching.declaration(catalogue.load("shop", home.parent))
+    text = scaffold.declaration(catalogue.load("shop", home.parent))
     write(home.parent, "dev", text)
     dev = catalogue.load("dev", home.parent)
     root = tmp_path / ".warehouse"

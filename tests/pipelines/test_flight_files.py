@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deltafold.demo import demo_loops, flight_files
+from deltafold.demo import demo, flight_files
 from deltafold.demo.flight_files import COLUMNS, Row
 from deltafold.pipelines import picture
 
@@ -47,7 +47,7 @@ def test_a_correction_changes_some_rows_and_removes_some(flights: dict[str, list
 
 def test_the_rarest_destination(flights: dict[str, list[Row]]) -> None:
     """One of a single flight from which nothing departs: LGA has as few, and is an origin."""
-    destination, days = demo_loops.rarest(flights)
+    destination, days = demo.rarest(flights)
     assert destination == "LEX"
     assert {day: len(flights[day]) - len(rows) for day, rows in days.items()} == {"2013-11-24": 1}
 

@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 from deltafold.algebra.errors import BusyError, StorageError
 from deltafold.cli import commands as cli
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.listening.server import Limits, Listener, address_of, serve
-from deltafold.pipelines.listening.spool import Spool, cut_incomplete_line, minute_of
+from deltafold.pipelines.listening import Limits, Listener, Spool, address_of, cut_incomplete_line, minute_of, serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -262,10 +261,10 @@ def test_what_is_no_address(text: str) -> None:
 
 def test_other_machines_only_on_request() -> None:
     """Whoever connects can write: no address of the network by a slip."""
-    assert address_of("9999", False) == ("127.0.0.1", 9999)
-    assert address_of("localhost:9999", False) == ("localhost", 9999)
-    assert address_of("[::1]:9999", False) == ("::1", 9999)
+    assert address_of("9999", remote=False) == ("127.0.0.1", 9999)
+    assert address_of("localhost:9999", remote=False) == ("localhost", 9999)
+    assert address_of("[::1]:9999", remote=False) == ("::1", 9999)
     for host in ("0.0.0.0", "[::]", "10.1.2.3"):
         with pytest.raises(DeclarationError, match="--remote"):
-            address_of(f"{host}:9999", False)
-    assert address_of("0.0.0.0:9999", True) == ("0.0.0.0", 9999)
+            address_of(f"{host}:9999", remote=False)
+    assert address_of("0.0.0.0:9999", remote=True) == ("0.0.0.0", 9999)

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from deltafold.api import Stream
-from deltafold.cli import branching, exit_codes
 from deltafold.cli import commands as cli
+from deltafold.cli import exit_codes, scaffold
 from deltafold.dagster import factory, keys
 from deltafold.dagster.automation import arrivals
 from deltafold.dagster.resources import SparkResource
 from deltafold.lake.protocol import Lake
-from deltafold.pipelines import catalogue, source_objects
+from deltafold.pipelines import catalogue
+from deltafold.pipelines.catalogue import declaration_row
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.status import declaration_row
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -89,7 +89,7 @@ def test_dagster_lands_a_stream(in_memory: Lake, home: Path, spark: SparkSession
 
 
 def test_a_branch_reads_the_landed_stream(home: Path) -> None:
-    text = branching.declaration(catalogue.load("clicks", home.parent))
+    text = scaffold.declaration(catalogue.load("clicks", home.parent))
     write(home.parent, "dev", text, sql=PAGES)
     dev = catalogue.load("dev", home.parent)
     assert dev.declaration.sources["clicks"].delta == str(home / "warehouse" / "clicks" / "sources" / "clicks")
@@ -126,14 +126,14 @@ def test_secrets_of_kafka_are_read_when_it_is_opened(tmp_path: Path, monkeypatch
     write(tmp_path, "clicks", KAFKA, sql=PAGES)
     pipeline = catalogue.load("clicks", tmp_path)
     monkeypatch.setenv("LOGIN", 'login required password="hunter2";')
-    stream = source_objects.declare(pipeline.declaration.sources["clicks"])
+    stream = catalogue.declare(pipeline.declaration.sources["clicks"])
     assert isinstance(stream, Stream)
     assert stream.options["kafka.sasl.jaas.config"].endswith('password="hunter2";')
     assert (stream.options["kafka.bootstrap.servers"], stream.key) == ("localhost:9092", "id")
     assert "hunter2" not in json.dumps(declaration_row("clicks", pipeline))
     monkeypatch.delenv("LOGIN")
     with pytest.raises(DeclarationError, match=r"option `kafka.sasl.jaas.config` of a stream: .* LOGIN is not set"):
-        source_objects.declare(pipeline.declaration.sources["clicks"])
+        catalogue.declare(pipeline.declaration.sources["clicks"])
     (finding,) = [each for each in catalogue.examine_setup(pipeline) if each.name == "stream"]
     assert finding.sentence.startswith("Source clicks is a stream of Kafka, whose connector ")
 

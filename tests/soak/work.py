@@ -12,7 +12,7 @@ from random import Random
 from unittest import mock
 
 from deltafold.api import Tuning
-from deltafold.cli import backfill as ranges
+from deltafold.cli import opened as ranges
 from deltafold.pipelines import catalogue
 from tests.soak.soak_sandbox import BRANCH, BY_DELTA, MERGED, SoakSandbox
 from tests.soak.writes import meanwhile

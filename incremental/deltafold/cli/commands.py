@@ -1,34 +1,70 @@
 """Define the command line `deltafold`: text or JSON on standard output, and an exit code.
 
-Only this package uses the command-line library. Results go to standard
-output; progress and errors go to standard error; Spark prints nothing.
+Results go to standard output; progress and errors go to standard error; Spark prints nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltafold import __version__, telemetry
 from deltafold.cli import rendering, scaffold
-from deltafold.cli.backfill import check_range
-from deltafold.cli.branching import home_of_branch
-from deltafold.cli.exit_codes import UNEQUAL, UNEXPECTED, USAGE, Commands
-from deltafold.cli.hosting import hosts
-from deltafold.cli.opened import open_pipeline
-from deltafold.cli.options import ChunkOption, JsonOption, NameArgument, PartitionOption, SampleOption
-from deltafold.cli.pipes import answer_pipes
-from deltafold.cli.progress import show_progress, show_warnings
-from deltafold.pipelines import catalogue, descriptions
-from deltafold.pipelines.declaration import sizes
-from deltafold.pipelines.listening import server as listening
-from deltafold.pipelines.status import declaration_row, status_row
+from deltafold.cli.exit_codes import BUSY, UNEQUAL, UNEXPECTED, USAGE, Commands
+from deltafold.cli.opened import check_range, open_pipeline
+from deltafold.cli.orchestrator import answer_pipes
+from deltafold.cli.rendering import show_progress, show_warnings
+from deltafold.cli.scaffold import home_of_branch
+from deltafold.pipelines import catalogue, descriptions, listening
+from deltafold.pipelines.catalogue import declaration_row, status_row
+from deltafold.pipelines.declaration.values import check_share, check_size, share_of
+from deltafold.telemetry import events
+
+if TYPE_CHECKING:
+    from deltafold.api import Landing
+    from deltafold.spark.host.wanted import WantedSpark
+
+
+def _check_option(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
+    """Return an option callback that reports a ValueError of `check` as a usage error."""
+
+    def run_check(text: str | None) -> str | None:
+        try:
+            return None if text is None else check(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}.") from None
+
+    return run_check
+
+
+OptionalName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Of this pipeline's master, memory and settings.")
+]
+PartitionOption = Annotated[
+    list[str] | None,
+    typer.Option("--partition", metavar="VALUE", help="Land only this partition, compared by content (repeatable)."),
+]
+ChunkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--chunk", metavar="SIZE", callback=_check_option(check_size), help="Split changes into chunks of SIZE (2g)."
+    ),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+SampleOption = Annotated[
+    str,
+    typer.Option(
+        "--sample", metavar="SHARE", callback=_check_option(check_share), help="Verify this share of the keys (1%)."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 HELP = """\
 Keeps the answers of the declared pipelines up to date by processing only changed data.
@@ -49,11 +85,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+hosts = typer.Typer(no_args_is_help=True, help="Keep a Spark warm, for commands and runs to attach to.")
 app.add_typer(hosts, name="host")
 app.command("step", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(answer_pipes)
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(asked: object) -> None:
     if asked:
         print(f"deltafold {__version__}")
         raise typer.Exit
@@ -61,6 +98,7 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _options(
+    *,
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
     pipelines: Annotated[
         Path | None, typer.Option("--pipelines", metavar="DIR", help="The folder of pipelines.", show_default=False)
@@ -75,17 +113,18 @@ def _options(
     telemetry.switch_on()
 
 
-def _print(as_json: bool, facts: Any, text: str) -> None:
+def _print(facts: Any, text: str, *, as_json: bool) -> None:
     print(json.dumps(facts, indent=2, default=str, ensure_ascii=False) if as_json else text)
 
 
 @app.command()
 def new(
     name: NameArgument,
+    *,
     mrql: Annotated[bool, typer.Option("--mrql", help="Write its query in MRQL, not in SQL.")] = False,
 ) -> None:
     """Create a working pipeline with sample data."""
-    home = scaffold.make(name, catalogue.home_of_new(), mrql)
+    home = scaffold.make(name, catalogue.home_of_new(), mrql=mrql)
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Created {shown_as}. Run it: deltafold run {name}")
 
@@ -106,6 +145,7 @@ def demo(
 @app.command()
 def run(
     name: NameArgument,
+    *,
     land: Annotated[bool, typer.Option("--land/--no-land", help="Land new files first.")] = True,
     partition: PartitionOption = None,
     chunk: ChunkOption = None,
@@ -114,25 +154,32 @@ def run(
     """Land changed files and refresh the view, after the pipelines whose views it reads."""
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
-    asked = partition or ()
-    with open_pipeline(name, chunk is None, lambda pipeline: catalogue.check_partitions(pipeline, asked)) as opened:
-        landings: tuple[Any, ...] = ()
-        below: dict[str, tuple[Any, ...]] = {each.name: () for each in opened.pipeline.chain}
+    partitions = partition or ()
+
+    def check(pipeline: catalogue.Pipeline) -> None:
+        catalogue.check_partitions(pipeline, partitions)
+
+    with open_pipeline(name, brief=chunk is None, check=check) as opened:
+        below: dict[str, tuple[Landing, ...]] = {pipeline.name: () for pipeline in opened.pipeline.chain}
+        landings: tuple[Landing, ...] = ()
         if land:
             below = opened.land_below()
-            landings = opened.land(asked)
+            landings = opened.land(partitions)
         report = opened.refresh(chunk)
-    facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
-    facts |= {"below": {each: [asdict(landing) for landing in done] for each, done in below.items()}} if below else {}
-    first = {
-        each: rendering.render_run(done, [r for r in report.below if r.view == each]) for each, done in below.items()
-    }
-    _print(as_json, facts, "\n".join([*filter(None, first.values()), rendering.render_run(landings, [report])]))
+    facts: dict[str, Any] = {"landings": list(map(asdict, landings)), "report": json.loads(report.to_json())}
+    if below:
+        facts["below"] = {view: list(map(asdict, landed)) for view, landed in below.items()}
+    lines = [
+        rendering.render_run(landed, [refreshed for refreshed in report.below if refreshed.view == view])
+        for view, landed in below.items()
+    ]
+    _print(facts, "\n".join([*filter(None, lines), rendering.render_run(landings, [report])]), as_json=as_json)
 
 
 @app.command()
 def backfill(
     name: NameArgument,
+    *,
     first: Annotated[str, typer.Option("--from", metavar="VALUE", help="The first partition.")],
     last: Annotated[str, typer.Option("--to", metavar="VALUE", help="The last partition, included.")],
     chunk: ChunkOption = None,
@@ -143,12 +190,13 @@ def backfill(
         landings = opened.backfill(first, last)
         report = opened.refresh(chunk)
     facts = {"landings": [asdict(landing) for landing in landings], "report": json.loads(report.to_json())}
-    _print(as_json, facts, rendering.render_run(landings, [report]))
+    _print(facts, rendering.render_run(landings, [report]), as_json=as_json)
 
 
 @app.command()
 def replay(
     name: NameArgument,
+    *,
     source: Annotated[str | None, typer.Option("--source", metavar="SOURCE", help="Replay this source only.")] = None,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Replay a stream even if it has fewer records than were landed.")
@@ -156,18 +204,20 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Land partitions with quarantined rows again, by the current schema; a named stream from its beginning."""
-    with open_pipeline(name, True, lambda pipeline: catalogue.sources_to_replay(pipeline, source)) as opened:
-        landings = opened.replay(source, allow_loss)
-    _print(as_json, [asdict(landing) for landing in landings], rendering.render_replays(name, landings))
+    with open_pipeline(
+        name, brief=True, check=lambda pipeline: catalogue.sources_to_replay(pipeline, source)
+    ) as opened:
+        landings = opened.replay(source, allow_loss=allow_loss)
+    _print([asdict(landing) for landing in landings], rendering.render_replays(name, landings), as_json=as_json)
 
 
 @app.command()
-def rebuild(name: NameArgument, chunk: ChunkOption = None, as_json: JsonOption = False) -> None:
+def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOption = False) -> None:
     """Rebuild the view from its sources, as a new generation."""
     with open_pipeline(name) as opened:
         opened.step("rebuilding")
         report = opened.refresh(chunk, rebuild=True)
-    _print(as_json, json.loads(report.to_json()), rendering.render_report(report))
+    _print(json.loads(report.to_json()), rendering.render_report(report), as_json=as_json)
 
 
 @app.command()
@@ -180,26 +230,27 @@ def explain(name: NameArgument) -> None:
 
 
 @app.command()
-def verify(name: NameArgument, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
+def verify(name: NameArgument, *, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
     """Compare the view with the batch query on the same source versions."""
     with open_pipeline(name) as opened:
-        found = opened.verify(sizes.share_of(sample))
-    _print(as_json, asdict(found), rendering.render_verification(found))
-    if not found.ok:
+        verification = opened.verify(share_of(sample))
+    _print(asdict(verification), rendering.render_verification(verification), as_json=as_json)
+    if not verification.ok:
         raise typer.Exit(UNEQUAL)
 
 
 @app.command()
-def history(name: NameArgument, as_json: JsonOption = False) -> None:
+def history(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """List finished refreshes."""
     with open_pipeline(name, brief=True) as opened:
         reports = opened.view.history()
-    _print(as_json, [json.loads(report.to_json()) for report in reports], rendering.render_history(reports))
+    _print([json.loads(report.to_json()) for report in reports], rendering.render_history(reports), as_json=as_json)
 
 
 @app.command()
 def show(
     name: NameArgument,
+    *,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many rows.")] = 20,
     quarantine: Annotated[
         str | None, typer.Option("--quarantine", metavar="SOURCE", help="Show the malformed rows of this source.")
@@ -212,7 +263,7 @@ def show(
         if quarantine is not None:
             catalogue.require_landed(pipeline, quarantine)
 
-    with open_pipeline(name, True, check) as opened:
+    with open_pipeline(name, brief=True, check=check) as opened:
         if quarantine is None:
             answer = opened.view.answer()
         else:
@@ -220,19 +271,20 @@ def show(
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
-    _print(as_json, [row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more)
+    _print([row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more, as_json=as_json)
 
 
 @app.command()
-def path(name: NameArgument, as_json: JsonOption = False) -> None:
+def path(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """Print the path of the answer's current Delta table (starts no Spark for a local one)."""
     address = catalogue.address(catalogue.load(name))
-    _print(as_json, asdict(address), address.path)
+    _print(asdict(address), address.path, as_json=as_json)
 
 
 @app.command()
 def maintain(
     name: NameArgument,
+    *,
     retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of the last HOURS.")] = 168,
     buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Use this many buckets from now on.")] = None,
     as_json: JsonOption = False,
@@ -242,20 +294,21 @@ def maintain(
         copied = opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step)) if buckets else None
         done = opened.maintain(retain)
     first = [] if copied is None else [rendering.render_report(copied)]
-    _print(as_json, asdict(done), "\n".join([*first, rendering.render_upkeep(done)]))
+    _print(asdict(done), "\n".join([*first, rendering.render_upkeep(done)]), as_json=as_json)
 
 
 @app.command()
 def rollback(
     name: NameArgument,
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="A finished epoch, as shown by `history`.")],
+    *,
     generation: Annotated[int | None, typer.Option("--generation", help="Its generation (default: the last).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Roll a view back to an earlier epoch; the next run continues from there."""
     with open_pipeline(name) as opened:
         report = opened.refresh_by(lambda: opened.view.rollback(epoch, generation, opened.step))
-    _print(as_json, json.loads(report.to_json()), rendering.render_report(report))
+    _print(json.loads(report.to_json()), rendering.render_report(report), as_json=as_json)
 
 
 @app.command()
@@ -263,7 +316,7 @@ def branch(
     name: NameArgument, new: Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline's name.")]
 ) -> None:
     """Create a branch: a new pipeline that starts from this one's last epoch."""
-    with open_pipeline(name, True, lambda pipeline: home_of_branch(pipeline, new)) as opened:
+    with open_pipeline(name, brief=True, check=lambda pipeline: home_of_branch(pipeline, new)) as opened:
         opened.branch(new)
     print(f"Created {new} from the last epoch of {name}. Change its query, then: deltafold rebuild {new}")
 
@@ -272,52 +325,119 @@ def branch(
 def listen(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where clients connect; PORT is on 127.0.0.1.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Gets a partition of files for each minute.")],
+    *,
     remote: Annotated[bool, typer.Option("--remote", help="Let other machines connect, too.")] = False,
 ) -> None:
     """Write lines from a socket into files that a source lands (starts no Spark)."""
-    listening.serve(address, folder, remote, lambda at: print(f"{folder}: listening on {at}", flush=True))
+    listening.serve(address, folder, lambda at: print(f"{folder}: listening on {at}", flush=True), remote=remote)
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_(*, as_json: JsonOption = False) -> None:
     """List the declared pipelines (starts no Spark)."""
-    found = catalogue.survey_pipelines()
-    _print(
-        as_json,
-        [declaration_row(name, pipeline) for name, pipeline in found.items()],
-        rendering.render_catalogue(found, catalogue.pipelines_folder()),
-    )
-    _exit_if_invalid(found)
+    pipelines = catalogue.survey_pipelines()
+    rows = [declaration_row(name, pipeline) for name, pipeline in pipelines.items()]
+    _print(rows, rendering.render_catalogue(pipelines, catalogue.pipelines_folder()), as_json=as_json)
+    _exit_if_invalid(pipelines)
 
 
 @app.command()
-def status(as_json: JsonOption = False) -> None:
+def status(*, as_json: JsonOption = False) -> None:
     """Show age, lag, size and interrupted work of each pipeline."""
-    found, opened = catalogue.survey_pipelines(), dict[str, Any]()
-    rows = []
+    pipelines = catalogue.survey_pipelines()
+    opened: catalogue.Opened = {}
+    rows: list[dict[str, Any]] = []
     with show_progress("starting Spark") as say:
-        for name, pipeline in found.items():
+        for name, pipeline in pipelines.items():
             say(f"{name}: reading status")
             rows.append(status_row(name, pipeline, opened))
-    _print(as_json, rows, rendering.render_status(rows))
-    _exit_if_invalid(found)
+    _print(rows, rendering.render_status(rows), as_json=as_json)
+    _exit_if_invalid(pipelines)
 
 
-def _exit_if_invalid(found: dict[str, Any]) -> None:
-    if any(isinstance(pipeline, Exception) for pipeline in found.values()):
+def _exit_if_invalid(pipelines: Mapping[str, catalogue.Pipeline | catalogue.DeclarationError]) -> None:
+    if any(isinstance(pipeline, Exception) for pipeline in pipelines.values()):
         raise typer.Exit(USAGE)
 
 
 @app.command()
 def doctor(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Check with this pipeline's settings.")] = None,
+    *,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine's setup, and a store by trying it; exit code 70 if something is missing."""
-    found = catalogue.examine_setup(catalogue.load(name) if name else None)
-    _print(as_json, [asdict(finding) for finding in found], rendering.render_findings(found))
-    if not all(finding.ok for finding in found):
+    findings = catalogue.examine_setup(catalogue.load(name) if name else None)
+    _print(list(map(asdict, findings)), rendering.render_findings(findings), as_json=as_json)
+    if not all(finding.ok for finding in findings):
         raise typer.Exit(UNEXPECTED)
+
+
+@hosts.command("start")
+def start_host(
+    name: OptionalName = None,
+    idle: Annotated[float, typer.Option("--idle", min=0, help="End after MINUTES without guests; 0: never.")] = 15,
+) -> None:
+    """Start a Spark in the background, unless one runs already with the same settings."""
+    from deltafold.spark.host import control
+
+    running = control.start_host(replace(_read_wanted(name), idle_seconds=idle * 60))
+    host = running.host
+    end = f"It ends after {host.idle_seconds / 60:g} minutes without guests." if host.idle_seconds else ""
+    print(f"Spark host: {host.spark} runs as process {host.process}. {end}".rstrip())
+
+
+@hosts.command("status")
+def list_hosts(*, as_json: JsonOption = False) -> None:
+    """List the warm Sparks that run, and how many processes use each."""
+    from deltafold.spark.host.control import list_running
+
+    facts = [running.facts for running in list_running()]
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    elif facts:
+        rows = [[host["spark"], host["process"], f"{host['guests']} of {host['most_guests']}"] for host in facts]
+        print(rendering.table(["spark", "process", "guests"], rows))
+    else:
+        print("No Spark host runs. Start one: deltafold host start")
+
+
+@hosts.command("stop")
+def stop_hosts(
+    name: OptionalName = None,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="Also while processes use it: they fail.")] = False,
+) -> None:
+    """Stop the warm Spark of a pipeline's settings, or all of them."""
+    from deltafold.spark.host import control
+
+    file = _read_wanted(name).file if name else None
+    hosts_running = [running for running in control.list_running() if file in (None, running.file)]
+    busy = [running for running in hosts_running if running.guests and not now]
+    for running in hosts_running:
+        if running not in busy:
+            control.stop_host(running)
+            print(f"Spark host: {running.host.spark}, process {running.host.process}, has ended.")
+    if not hosts_running:
+        print("No Spark host runs.")
+    for running in busy:
+        host = running.host
+        typer.echo(
+            f"Spark host: {host.spark}, process {host.process}, has {running.guests} guests. "
+            "Wait for their end, or stop it with --now.",
+            err=True,
+        )
+    if busy:
+        raise typer.Exit(BUSY)
+
+
+def _read_wanted(name: str | None) -> WantedSpark:
+    """Return the Spark that a pipeline declares, or the default one."""
+    from deltafold.spark.host.wanted import WantedSpark
+
+    part = catalogue.load(name).declaration.spark if name else None
+    asked = part.model_dump(include={"master", "memory"}, exclude_none=True) if part else {}
+    return WantedSpark(settings=part.settings if part else {}, **asked)
 
 
 def main() -> None:

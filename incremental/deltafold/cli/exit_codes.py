@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -16,7 +15,14 @@ from deltafold.algebra.errors import explain_missing
 from deltafold.cli import rendering
 from deltafold.pipelines import catalogue
 
-UNEQUAL, USAGE, REFUSED, DATA, BUSY, UNEXPECTED, LOST, PIPE_CLOSED = 1, 2, 3, 4, 5, 70, 75, 141
+UNEQUAL = 1
+USAGE = 2
+REFUSED = 3
+DATA = 4
+BUSY = 5
+UNEXPECTED = 70
+LOST = 75
+PIPE_CLOSED = 141
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (catalogue.DeclarationError, USAGE),
     (errors.QueryError, USAGE),
@@ -36,7 +42,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 class Commands(TyperGroup):
     """Turns the exceptions of a command into one sentence and an exit code."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
@@ -52,23 +58,13 @@ class Commands(TyperGroup):
             raise typer.Exit(_complain(error)) from None
 
 
-def value(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
-    """Return an option callback that reports a ValueError of `check` as a usage error."""
-
-    def run_check(text: str | None) -> str | None:
-        try:
-            return None if text is None else check(text)
-        except ValueError as error:
-            raise typer.BadParameter(f"{error}.") from None
-
-    return run_check
-
-
 def _complain(error: Exception) -> int:
     """Print the error on standard error, and return its exit code."""
     if isinstance(error, ModuleNotFoundError):
         error = explain_missing(error) or error
-    known = isinstance(error, errors.DeltafoldError)
-    unexpected = f"Unexpected {type(error).__name__}: {rendering.first_line_of(error)} (--debug prints the traceback)"
-    print(str(error) if known else unexpected, file=sys.stderr)
+    sentence = str(error)
+    if not isinstance(error, errors.DeltafoldError):
+        what = f"{type(error).__name__}: {rendering.first_line_of(error)}"
+        sentence = f"Unexpected {what} (--debug prints the traceback)"
+    print(sentence, file=sys.stderr)
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

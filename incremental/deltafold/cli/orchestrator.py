@@ -1,8 +1,12 @@
-"""Report the work of a command to Dagster, if DAGSTER_HOME names an instance.
+"""Work with Dagster: report the work of a command to it, and do a step for it that it started through Dagster Pipes.
 
 Commands work without Dagster, and this package does not import it: the reporter in `deltafold.dagster` is imported by
-name, only if the variable is set. If reporting fails, there is one warning; landings and refreshes are complete anyway,
-and the next command reports them.
+name, only if DAGSTER_HOME names an instance. If reporting fails, there is one warning; landings and refreshes are
+complete anyway, and the next command reports them.
+
+In a step, task and result are messages of Pipes, whose own materialisations have neither tags nor metadata by
+partition: Dagster's side makes the same events of a result as of one of its own process. A fault is sent, too, and the
+process then ends with 0: an attempt of the platform would repeat what Dagster decides to try again or not.
 """
 
 from __future__ import annotations
@@ -10,13 +14,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from deltafold.algebra.errors import explain_missing_packages
+from deltafold.algebra.errors import UsageError
+from deltafold.algebra.missing import explain_missing_packages
 from deltafold.cli import rendering
-from deltafold.pipelines import descriptions
+from deltafold.pipelines import catalogue, descriptions
+from deltafold.pipelines.tasks import TaskFault, explain_fault, read_task
 
 if TYPE_CHECKING:
     from deltafold.api import Landing, Report, Verification, View
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
 
 HOME_VARIABLE = "DAGSTER_HOME"
 REPORTER = "deltafold.dagster.runless"
+EXTRA = "deltafold"
+"""The name, among the extras of a Pipes session, of a pipeline's name and its task."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,8 @@ def report_refresh(pipeline: Pipeline, view: View, report: Report) -> list[Refre
     if not report.below:
         return [Refreshed(pipeline, view, report)]
     opened = descriptions.chain(pipeline, view)
-    below = {each.view: replace(each, below=report.below) for each in report.below}
-    first = [Refreshed(*opened[name], below[name], below=True) for name in opened if name in below]
+    reports = {below.view: replace(below, below=report.below) for below in report.below}
+    first = [Refreshed(*opened[name], reports[name], below=True) for name in opened if name in reports]
     return [*first, Refreshed(pipeline, view, report)]
 
 
@@ -85,3 +94,39 @@ def send(works: Sequence[ReportedWork], progress: Callable[[str], None] | None =
         )
         return False
     return True
+
+
+def answer_pipes() -> None:
+    """Do one step of a Dagster run, which has started this process by Dagster Pipes."""
+    try:
+        import dagster_pipes as pipes
+    except ImportError:
+        raise UsageError("step: the package dagster-pipes is not installed here. Install it.") from None
+    loaders = (pipes.PipesEnvVarParamsLoader(), pipes.PipesCliArgsParamsLoader())
+    loader = next((loader for loader in loaders if loader.is_dagster_pipes_process()), None)
+    if loader is None and not pipes.PipesContext.is_initialized():
+        raise UsageError("step: Dagster Pipes did not start this process. Run it by Dagster, or `deltafold run NAME`.")
+    with pipes.open_dagster_pipes(params_loader=loader) as step:  # pyright: ignore[reportUnknownMemberType]
+        step.report_custom_message(_answer(step.get_extra(EXTRA), step.log.info, step.log.error))
+
+
+def _answer(asked: Mapping[str, Any], progress: Callable[[str], None], complain: Callable[[str], None]) -> Any:
+    """Do a task, and return its result or its fault as JSON; complain: gets the lines of code of a fault."""
+    from deltafold.spark.lost import explain_lost_spark
+
+    shown = False
+    try:
+        pipeline = catalogue.load(asked["pipeline"])
+        task = read_task(asked["task"])
+        shown = pipeline.declaration.show_rows_in_errors
+        with explain_lost_spark():
+            warehouse, view = catalogue.open(pipeline, catalogue.start_spark(pipeline))
+            return {"result": asdict(task.do(pipeline, warehouse, view, progress))}
+    except Exception as error:
+        complain("".join(["The step failed at:\n", *traceback.format_tb(error.__traceback__)]))
+        return {"fault": asdict(explain_fault(error, show_rows=shown))}
+
+
+def read_fault(answer: Mapping[str, Any]) -> TaskFault | None:
+    """Return the fault of an answer, None if it is a result."""
+    return TaskFault(**answer["fault"]) if "fault" in answer else None

@@ -1,16 +1,23 @@
-"""Render landings, reports and rows as plain lines and aligned columns.
+"""Render landings, reports and rows as plain lines and aligned columns, and show progress.
 
-No colours: the same text serves a terminal, a log and a test. Control characters in data are escaped,
-since a terminal would execute them.
+No colours: the same text serves a terminal, a log and a test. Control characters in data are escaped, since a terminal
+would execute them. Progress is written to standard error, so that standard output contains only the result.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.text import Text
+
+from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.results.upkeep import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -25,7 +32,7 @@ _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Align columns under their headers; numbers to the right, None as NULL."""
     cells = [[cell(value) for value in row] for row in rows]
-    columns = [_column(cell(title), [row[place] for row in cells]) for place, title in enumerate(headers)]
+    columns = [_column(cell(title), [row[number] for row in cells]) for number, title in enumerate(headers)]
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
@@ -38,35 +45,38 @@ def _column(title: str, cells: list[str]) -> list[str]:
 def cell(value: object) -> str:
     """Render a value for a column: NULL for None, control characters escaped."""
     text = "NULL" if value is None else str(value)
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 def render_landing(done: Landing) -> str:
     """Render a landing as one line: partitions landed, removed and unchanged, and rows in quarantine."""
     total = sum(done.quarantined.values())
-    held = [f"{format_count(total, 'row')} in quarantine"] if total else []
+    quarantined = [f"{format_count(total, 'row')} in quarantine"] if total else []
     if not done.landed and not done.removed:
-        return f"{done.source}: {', '.join(['no new rows' if done.stream else 'no new files', *held])}"
-    parts = (
-        [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
-        if done.landed
-        else []
-    )
-    parts = [f"{format_count(done.rows, 'row')} landed"] if done.stream else parts
+        return f"{done.source}: {', '.join(['no new rows' if done.stream else 'no new files', *quarantined])}"
+    parts: list[str] = []
+    if done.stream:
+        parts = [f"{format_count(done.rows, 'row')} landed"]
+    elif done.landed:
+        parts = [f"{format_count(len(done.landed), 'partition')} landed, {format_count(done.rows, 'row')}"]
     parts += [f"{format_count(len(done.removed), 'partition')} removed"] if done.removed else []
     parts += [f"{len(done.unchanged):,} unchanged"] if done.unchanged else []
     parts += [f"{format_count(done.late, 'late row')} left out"] if done.late else []
     malformed = done.left_out - done.late
     parts += [f"{format_count(malformed, 'malformed row')} left out"] if malformed > 0 else []
     parts += [f"{format_count(done.kept, 'closed row')} kept"] if done.kept else []
-    return f"{done.source}: {', '.join([*parts, *held])} ({done.seconds:.1f} s)"
+    return f"{done.source}: {', '.join([*parts, *quarantined])} ({done.seconds:.1f} s)"
 
 
 def render_replays(name: str, done: Sequence[Landing]) -> str:
     """Render replays of a pipeline: by source, partitions landed and rows that stay in quarantine; what is next."""
-    moved = [landing for landing in done if landing.landed or landing.removed]
-    lines = [render_landing(each) if each in moved else f"{each.source}: no rows in quarantine" for each in done]
-    return "\n".join([*lines, *([f"The answer takes them in at the next run: deltafold run {name}"] if moved else [])])
+    lines: list[str] = []
+    for landing in done:
+        changed = landing.landed or landing.removed
+        lines.append(render_landing(landing) if changed else f"{landing.source}: no rows in quarantine")
+    if any(landing.landed or landing.removed for landing in done):
+        lines.append(f"The answer takes them in at the next run: deltafold run {name}")
+    return "\n".join(lines)
 
 
 def render_report(done: Report) -> str:
@@ -98,9 +108,9 @@ def _past(done: Report) -> tuple[object, ...]:
     return (done.generation, done.epoch, done.verdict, *counts, f"{done.seconds:.1f}", done.finished)
 
 
-def render_verification(found: Verification) -> str:
+def render_verification(done: Verification) -> str:
     """Render the sentence of a verification, and a few of the rows that differ."""
-    return "\n".join([found.sentence, *(f"  {cell(row)}" for row in found.sample)])
+    return "\n".join([done.sentence, *(f"  {cell(row)}" for row in done.sample)])
 
 
 def render_catalogue(pipelines: Mapping[str, Pipeline | Exception], folder: Path) -> str:
@@ -108,13 +118,13 @@ def render_catalogue(pipelines: Mapping[str, Pipeline | Exception], folder: Path
     if not pipelines:
         return f"There are no pipelines in {folder}. Create one: deltafold new NAME. Or see the demo: deltafold demo."
     headers = ("pipeline", "policy", "sources", "schedule", "description")
-    return table(headers, (_describe(name, found) for name, found in pipelines.items()))
+    return table(headers, (_describe(name, pipeline) for name, pipeline in pipelines.items()))
 
 
-def _describe(name: str, found: Pipeline | Exception) -> tuple[str, ...]:
-    if isinstance(found, Exception):
-        return (name, "-", "-", "-", first_line_of(found))
-    declared = found.declaration
+def _describe(name: str, pipeline: Pipeline | Exception) -> tuple[str, ...]:
+    if isinstance(pipeline, Exception):
+        return (name, "-", "-", "-", first_line_of(pipeline))
+    declared = pipeline.declaration
     return (
         name,
         declared.policy,
@@ -133,27 +143,38 @@ def render_status(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _status_row(row: Mapping[str, Any]) -> tuple[object, ...]:
     """Render one line of the status: the lag by source if there is any."""
-    lags = ((source, lag["versions"], lag["rows"]) for source, lag in (row.get("lag") or {}).items())
+    lags: Mapping[str, Mapping[str, int | None]] = row.get("lag") or {}
     behind = [
-        f"{source} {format_count(versions, 'version')}" + ("" if rows is None else f", {format_count(rows, 'row')}")
-        for source, versions, rows in lags
-        if versions
+        f"{source} {format_count(versions, 'version')}"
+        + ("" if (rows := lag["rows"]) is None else f", {format_count(rows, 'row')}")
+        for source, lag in lags.items()
+        if (versions := lag["versions"])
     ]
-    state = f"{row['state']}, epoch {row['unfinished']}" if row.get("unfinished") is not None else row["state"]
-    sizes, age = row.get("sizes") or {}, row.get("age")
-    cells = (row.get("epoch", "-"), row.get("verdict", "-"), "-" if age is None else duration(age))
-    kept = (size(sizes.get("state")), size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state")
-    held = [f"{source} {format_count(rows, 'row')}" for source, rows in (row.get("quarantined") or {}).items()]
-    lists = ("; ".join(behind) or "-", "; ".join(held) or "-")
-    return (row["name"], state, *cells, *lists, *kept, row.get("problem", "-"))
+    state = row["state"] if row.get("unfinished") is None else f"{row['state']}, epoch {row['unfinished']}"
+    age = row.get("age")
+    quarantined: Mapping[str, int] = row.get("quarantined") or {}
+    quarantines = [f"{source} {format_count(rows, 'row')}" for source, rows in quarantined.items()]
+    sizes: Mapping[str, Mapping[str, int] | None] = row.get("sizes") or {}
+    return (
+        row["name"],
+        state,
+        row.get("epoch", "-"),
+        row.get("verdict", "-"),
+        "-" if age is None else duration(age),
+        "; ".join(behind) or "-",
+        "; ".join(quarantines) or "-",
+        size(sizes.get("state")),
+        size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state",
+        row.get("problem", "-"),
+    )
 
 
-def size(found: Mapping[str, int] | None) -> str:
+def size(facts: Mapping[str, int] | None) -> str:
     """Render bytes, files, and fragmented partitions, which `maintain` would rewrite."""
-    if found is None:
+    if facts is None:
         return "-"
-    fragmented = f", {format_count(found['fragmented'], 'partition')} fragmented" if found["fragmented"] else ""
-    return f"{format_bytes(found['bytes'])} in {format_count(found['files'], 'file')}{fragmented}"
+    fragmented = f", {format_count(facts['fragmented'], 'partition')} fragmented" if facts["fragmented"] else ""
+    return f"{format_bytes(facts['bytes'])} in {format_count(facts['files'], 'file')}{fragmented}"
 
 
 def duration(seconds: float) -> str:
@@ -167,21 +188,54 @@ def duration(seconds: float) -> str:
 def render_upkeep(done: Upkeep) -> str:
     """Render the sentence, a line for each changed table, and the retention."""
     lines = [done.sentence]
-    for name, each in done.tables.items():
-        rewritten = (
-            f"{format_count(each.partitions, 'partition')} {each.work}, {each.files[0]} files to {each.files[1]}"
-        )
-        removed = f"{format_count(each.removed, 'old file')} removed, {format_bytes(each.freed)}"
-        parts = ([rewritten] if each.partitions else []) + ([removed] if each.removed else [])
-        lines += [f"  {name}: {'; '.join(parts)}"] if parts else []
+    for name, table_done in done.tables.items():
+        parts: list[str] = []
+        if table_done.partitions:
+            before, after = table_done.files
+            rewritten = format_count(table_done.partitions, "partition")
+            parts.append(f"{rewritten} {table_done.work}, {before} files to {after}")
+        if table_done.removed:
+            removed = format_count(table_done.removed, "old file")
+            parts.append(f"{removed} removed, {format_bytes(table_done.freed)}")
+        if parts:
+            lines.append(f"  {name}: {'; '.join(parts)}")
     return "\n".join([*lines, *(f"  kept: {kept}" for kept in done.keeps)])
 
 
-def render_findings(found: Iterable[Finding]) -> str:
+def render_findings(findings: Iterable[Finding]) -> str:
     """Render one line per check of the doctor: ok or FAIL, and its sentence."""
-    return "\n".join(f"{'ok  ' if each.ok else 'FAIL'}  {each.sentence}" for each in found)
+    return "\n".join(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.sentence}" for finding in findings)
 
 
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+Say = Callable[[str], None]
+
+
+def show_warnings() -> None:
+    """Print warnings of the library as one line, without file and line of its code."""
+    formatted = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        return f"{message}\n" if issubclass(category, DeltafoldWarning) else formatted(message, category, *where)
+
+    warnings.formatwarning = line
+
+
+@contextmanager
+def show_progress(first: str) -> Generator[Say]:
+    """Show `first` and then each further message until the block ends; restores the terminal."""
+    if not sys.stderr.isatty():
+        _plain(first)
+        yield _plain
+        return
+    # A Text, not a str: Rich would read [brackets] in a str as markup.
+    with Console(stderr=True).status(Text(first)) as status:
+        yield lambda text: status.update(Text(text))
+
+
+def _plain(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

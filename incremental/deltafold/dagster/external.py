@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import dagster as dg
 from pydantic import Field
 
-from deltafold.cli.pipes import EXTRA, read_fault
+from deltafold.cli.orchestrator import EXTRA, read_fault
 from deltafold.dagster.failures import end_when_cancelled, failure_of
 from deltafold.dagster.resources import StepContext
 from deltafold.pipelines.catalogue import Pipeline

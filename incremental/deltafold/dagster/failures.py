@@ -11,7 +11,7 @@ import dagster as dg
 
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.pipelines.catalogue import Pipeline
-from deltafold.pipelines.faults import TaskFault, explain_fault
+from deltafold.pipelines.tasks import TaskFault, explain_fault
 
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 
@@ -48,7 +48,7 @@ def failures(pipeline: Pipeline) -> Iterator[None]:
     except Exception as error:
         if shown and not isinstance(error, DeltafoldError):
             raise
-        failure = failure_of(explain_fault(error, shown))
+        failure = failure_of(explain_fault(error, show_rows=shown))
         raise failure.with_traceback(error.__traceback__) from (error if shown else None)
 
 

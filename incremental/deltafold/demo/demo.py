@@ -3,8 +3,9 @@
 `deltafold demo FOLDER` copies the demo's pipelines to FOLDER/pipelines, unless they are there (as in a checkout of this
 project, where `make demo` runs it), and lands the first days at once, then single days, then a day again with
 corrections, then a late day. After each refresh the whole query is recomputed in the same process, for comparison. In
-the end two views with loops over the same flights are loaded, and a route is cancelled (`demo_loops`). All other files
-are written below FOLDER/.demo, where the pipelines' declarations look for them, and which is cleared at each start.
+the end two views with loops over the same flights (journeys, ranks) are loaded, and a route is cancelled: the days of
+the rarest destination are dropped again without it. All other files are written below FOLDER/.demo, where the
+pipelines' declarations look for them, and which is cleared at each start.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,29 +22,53 @@ from typing import TYPE_CHECKING
 
 from deltafold.cli import orchestrator, rendering
 from deltafold.cli.orchestrator import Landed, Verified
-from deltafold.demo import demo_loops, flight_files
-from deltafold.demo.demo_loops import OpenedView
-from deltafold.demo.flight_files import Row
+from deltafold.demo import flight_files
+from deltafold.demo.flight_files import DESTINATION, ORIGIN, Row
 from deltafold.pipelines import catalogue, picture
+from deltafold.pipelines.pipeline import Pipeline
 from deltafold.spark.cache import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from deltafold.api import Report, View, Warehouse
+    from deltafold.api import Landing, Report, View, Warehouse
 
 SHIPPED = Path(__file__).with_name("pipelines")  # a link to the project's folder; in an installed package, its copy
-PIPELINES = ("flights", *demo_loops.LOOP_PIPELINES)
+LOOP_PIPELINES = ("routes", "airports")  # they read the table in which `flights` lands its files
+PIPELINES = ("flights", *LOOP_PIPELINES)
 HOME = ".demo"
 PICTURE = "refresh-cost.png"
 BENCHMARK = "group_by.json"  # the file that `make bench` writes
 LATE = "2013-06-15"
 CORRECTED = "2013-03-05"
-FIRST_DAYS, SINGLE_DAYS = 300, 12
+FIRST_DAYS = 300
+SINGLE_DAYS = 12
 HEADERS = ("input", "rows in", "changed", "groups", "jobs", "commits", "landing s", "refresh s", "recompute s")
 
 
 @dataclass(frozen=True)
+class OpenedView:
+    """A pipeline of the demo with its warehouse and its view."""
+
+    pipeline: Pipeline
+    warehouse: Warehouse
+    view: View
+
+    def land(self) -> Sequence[Landing]:
+        """Land new and changed files, and report it to Dagster."""
+        landings = catalogue.land(self.pipeline, self.warehouse)
+        orchestrator.send([Landed(self.pipeline, landing) for landing in landings])
+        return landings
+
+    def refresh(self, prefix: str = "") -> Report:
+        """Refresh the view, print it, and report it to Dagster."""
+        report = catalogue.refresh(self.pipeline, self.view, progress=lambda step: None)
+        _show_progress(prefix + report.sentence)
+        orchestrator.send(orchestrator.report_refresh(self.pipeline, self.view, report))
+        return report
+
+
+@dataclass(frozen=True, kw_only=True)
 class DemoStep:
     """One refresh: its input, rows and seconds of its landing, its report, seconds of a full recompute after it."""
 
@@ -75,11 +101,11 @@ def arrivals(flights: Mapping[str, Sequence[Row]], first: int, single: int) -> I
 def run_demo(folder: Path) -> bool:
     """Run the whole demo in a folder of the user's. Returns whether all views equal their batch queries."""
     pipelines = folder / catalogue.DEFAULT_FOLDER
-    copy_pipelines(pipelines)
+    _copy_pipelines(pipelines)
     return play(folder / HOME, catalogue.start_spark, FIRST_DAYS, SINGLE_DAYS, pipelines)
 
 
-def copy_pipelines(folder: Path) -> None:
+def _copy_pipelines(folder: Path) -> None:
     """Copy the demo's pipelines into a folder; those that are there are not changed."""
     for name in PIPELINES:
         if not (folder / name).exists():
@@ -88,7 +114,7 @@ def copy_pipelines(folder: Path) -> None:
 
 def play(
     home: Path,
-    start: Callable[[catalogue.Pipeline], SparkSession],
+    start: Callable[[Pipeline], SparkSession],
     first: int,
     single: int,
     pipelines: Path = SHIPPED,
@@ -100,51 +126,95 @@ def play(
     flights = flight_files.days()
     flight_files.drop_airlines(home / "airlines")
     _show_progress("starting Spark")
-    warehouse, view = catalogue.open(pipeline, start(pipeline))
+    view = OpenedView(pipeline, *catalogue.open(pipeline, start(pipeline)))
     _show_progress("how the query is refreshed:")
-    print(view.explain(), end="\n\n", flush=True)
+    print(view.view.explain(), end="\n\n", flush=True)
     landed: dict[str, Sequence[Row]] = {}
     steps: list[DemoStep] = []
     for arrival in arrivals(flights, first, single):
         flight_files.drop(home / "flights", arrival.flights, arrival.days)
         landed.update((day, arrival.flights[day]) for day in arrival.days)
-        steps.append(_step(pipeline, warehouse, view, arrival.what, home / "recomputed"))
-    _summary(home, steps)
+        steps.append(_step(view, arrival.what, home / "recomputed"))
+    _summarize(home, steps)
     _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
-    loops = demo_loops.open_pipelines(pipelines, warehouse.spark, _show_progress)
-    demo_loops.cancel(home, landed, OpenedView(pipeline, warehouse, view, _show_progress), loops)
-    return _verify([OpenedView(pipeline, warehouse, view, _show_progress), *loops])
+    loops = _open_loops(pipelines, view.warehouse.spark)
+    _cancel(home, landed, view, loops)
+    return _verify([view, *loops])
+
+
+def _open_loops(folder: Path, spark: SparkSession) -> list[OpenedView]:
+    """Open the pipelines with loops, and load their views."""
+    views: list[OpenedView] = []
+    for name in LOOP_PIPELINES:
+        pipeline = catalogue.load(name, folder)
+        views.append(OpenedView(pipeline, *catalogue.open(pipeline, spark)))
+        views[-1].refresh()
+    return views
+
+
+def rarest(flights: Mapping[str, Sequence[Row]]) -> tuple[str, dict[str, list[Row]]]:
+    """Return the destination with the fewest flights, the first by name of several, and its days without it.
+
+    Nothing departs from it, so that it vanishes from the journeys.
+    """
+    origins = {row[ORIGIN] for rows in flights.values() for row in rows}
+    counts = Counter(row[DESTINATION] for rows in flights.values() for row in rows)
+    destination = min(counts.keys() - origins, key=lambda name: (counts[name], name))
+    kept = {day: [row for row in rows if row[DESTINATION] != destination] for day, rows in flights.items()}
+    return destination, {day: rows for day, rows in kept.items() if len(rows) < len(flights[day])}
+
+
+def _cancel(home: Path, landed: Mapping[str, Sequence[Row]], flights: OpenedView, loops: Sequence[OpenedView]) -> None:
+    """Delete the flights to the rarest destination, refresh all views, and print how many of its journeys are left."""
+    destination, days = rarest(landed)
+    routes = next(view for view in loops if view.pipeline.name == "routes")
+    before = _count_journeys(routes.view, destination)
+    flight_files.drop(home / "flights", days, days)
+    _show_progress(f"all flights to {destination} are deleted")
+    flights.land()
+    for view in (flights, *loops):
+        view.refresh()
+    after = _count_journeys(routes.view, destination)
+    print(f"journeys from or to {destination}: {before} before, {after} now", flush=True)
+
+
+def _count_journeys(view: View, airport: str) -> int:
+    answer = view.answer()
+    return answer.where((answer["start"] == airport) | (answer["end"] == airport)).count()
 
 
 def _verify(views: Sequence[OpenedView]) -> bool:
     """Compare each view with its batch query; returns whether all are equal."""
-    found = [(each, each.view.verify()) for each in views]
-    print("\n" + "\n".join(rendering.render_verification(verified) for _, verified in found), flush=True)
-    if orchestrator.send([Verified(each.pipeline, each.view, verified) for each, verified in found]):
+    works = [Verified(opened.pipeline, opened.view, opened.view.verify()) for opened in views]
+    print("\n" + "\n".join(rendering.render_verification(work.verification) for work in works), flush=True)
+    if orchestrator.send(works):
         print("Dagster shows these refreshes: make ui")
-    return all(verified.ok for _, verified in found)
+    return all(work.verification.ok for work in works)
 
 
-def _step(pipeline: catalogue.Pipeline, warehouse: Warehouse, view: View, what: str, target: Path) -> DemoStep:
+def _step(view: OpenedView, what: str, target: Path) -> DemoStep:
+    """Land what has arrived and refresh; then recompute the whole query, for comparison."""
     begin = time.perf_counter()
-    landings = catalogue.land(pipeline, warehouse)
+    landings = view.land()
     seconds = time.perf_counter() - begin
-    report = catalogue.refresh(pipeline, view, progress=lambda step: None)
-    _show_progress(f"{what}: {report.sentence}")
-    landed = [Landed(pipeline, landing) for landing in landings]
-    orchestrator.send([*landed, *orchestrator.report_refresh(pipeline, view, report)])
-    recomputed = _recompute(pipeline, warehouse, target)
-    return DemoStep(what, sum(landing.rows for landing in landings), seconds, report, recomputed)
+    report = view.refresh(f"{what}: ")
+    return DemoStep(
+        what=what,
+        landed=sum(landing.rows for landing in landings),
+        landing=seconds,
+        report=report,
+        recomputed=_recompute(view.pipeline, view.warehouse, target),
+    )
 
 
-def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path) -> float:
+def _recompute(pipeline: Pipeline, warehouse: Warehouse, target: Path) -> float:
     """Return the seconds of the whole batch query on the same sources, its answer written to a Delta table."""
     begin = time.perf_counter()
     for name, table in warehouse.tables().items():
         version = warehouse.version(name)
         assert version is not None  # the refresh before has landed all sources
         table.at(version).createOrReplaceTempView(name)
-    answer = warehouse.spark.sql(pipeline.query.text)
+    answer = warehouse.spark.sql(pipeline.query.text)  # pyright: ignore[reportUnknownMemberType]
     answer.write.format("delta").mode("overwrite").save(str(target))
     seconds = time.perf_counter() - begin
     for name in warehouse.tables():
@@ -152,7 +222,7 @@ def _recompute(pipeline: catalogue.Pipeline, warehouse: Warehouse, target: Path)
     return seconds
 
 
-def _summary(home: Path, steps: Sequence[DemoStep]) -> None:
+def _summarize(home: Path, steps: Sequence[DemoStep]) -> None:
     print("\n" + rendering.table(HEADERS, map(_cells, steps)) + "\n")
     later = steps[1:]  # the first input takes many times as long
     seconds = {
@@ -160,7 +230,8 @@ def _summary(home: Path, steps: Sequence[DemoStep]) -> None:
         "refresh": [step.report.seconds for step in later],
         "full recompute": [step.recomputed for step in later],
     }
-    labels, rows = [step.what for step in later], [step.landed for step in later]
+    labels = [step.what for step in later]
+    rows = [step.landed for step in later]
     sizes = picture.break_even(cache_folder("benchmarks") / BENCHMARK)
     title = f"Flights of 2013 after the {steps[0].what}"
     (home / PICTURE).write_bytes(picture.cost(labels, rows, seconds, title, sizes))

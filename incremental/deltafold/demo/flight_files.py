@@ -17,25 +17,27 @@ from pathlib import Path
 from deltafold.algebra.errors import SourceError
 
 COLUMNS = ("carrier", "flight", "origin", "dest", "sched_dep_time", "dep_time", "dep_delay", "distance")
-ORIGIN, DESTINATION = COLUMNS.index("origin"), COLUMNS.index("dest")
+ORIGIN = COLUMNS.index("origin")
+DESTINATION = COLUMNS.index("dest")
 Row = tuple[str, ...]
 
 
 def days() -> dict[str, list[Row]]:
-    """Return the flights of every day of 2013, by the day as 2013-01-01 and in order; each row has the columns of
-    COLUMNS,
-    empty where nothing is known."""
-    found: dict[str, list[Row]] = {}
+    """Return the flights of every day of 2013, by the day as 2013-01-01 and in order.
+
+    Each row has the columns of COLUMNS; a value that is missing is empty.
+    """
+    flights: dict[str, list[Row]] = {}
     with zipfile.ZipFile(_data() / "flights.csv.zip") as archive, archive.open("flights.csv") as binary:
         reader = csv.reader(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
         header = next(reader)
         date = [header.index(name) for name in ("year", "month", "day")]
-        places = [header.index(name) for name in COLUMNS]
+        columns = [header.index(name) for name in COLUMNS]
         for row in reader:
-            year, month, day = (int(row[place]) for place in date)
-            values = ("" if row[place] == "NA" else row[place] for place in places)
-            found.setdefault(f"{year}-{month:02}-{day:02}", []).append(tuple(values))
-    return dict(sorted(found.items()))
+            year, month, day = (int(row[column]) for column in date)
+            values = ("" if row[column] == "NA" else row[column] for column in columns)
+            flights.setdefault(f"{year}-{month:02}-{day:02}", []).append(tuple(values))
+    return dict(sorted(flights.items()))
 
 
 def drop_airlines(folder: Path) -> None:
@@ -61,7 +63,8 @@ def drop(folder: Path, flights: Mapping[str, Sequence[Row]], chosen: Iterable[st
 def correct_day(rows: Sequence[Row], seed: int = 2013) -> list[Row]:
     """Return a corrected day: one flight in ten removed, one in ten delayed, a few cancelled."""
     chance = random.Random(seed)
-    departure, delay = COLUMNS.index("dep_time"), COLUMNS.index("dep_delay")
+    departure = COLUMNS.index("dep_time")
+    delay = COLUMNS.index("dep_delay")
     result: list[Row] = []
     for row in rows:
         fate = chance.random()

@@ -97,7 +97,7 @@ class Metrics:
     def _write(self, kind: str, samples: Sequence[GaugeSample]) -> None:
         own = {"view": self.store.view, "warehouse": str(self.store.folder.resolve().parents[1])}
         try:
-            gauges = _gauges_of([(name, own | labels, value) for name, labels, value in samples])
+            gauges = gauges_of([(name, own | labels, value) for name, labels, value in samples])
             write_to_textfile(str(self._file(kind)), gauges)
         except OSError as error:  # a warning: metrics must not fail the work itself
             warnings.warn(f"metrics not written: {self._file(kind)}: {error.strerror}", DeltafoldWarning, stacklevel=2)
@@ -170,7 +170,7 @@ def _report_samples(report: Report) -> Iterator[GaugeSample]:
     yield "epoch_verdict", {"verdict": report.verdict}, 1
 
 
-def _gauges_of(samples: Sequence[GaugeSample]) -> CollectorRegistry:
+def gauges_of(samples: Sequence[GaugeSample]) -> CollectorRegistry:
     """Return samples as gauges by family; bytes of a label that are not UTF-8 become `?`."""
     registry = CollectorRegistry()
     for family, description in FAMILIES.items():

@@ -1,4 +1,4 @@
-"""Find the declared pipelines of a folder, and open their views.
+"""Find the declared pipelines of a folder, open their views, and do or describe the work on them.
 
 A pipeline is a folder with a pipeline.yaml and one query (`queries`). Loading reads and checks text only: it starts no
 Spark, imports no pyspark and runs no query.py.
@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.local_path import local_path
 from deltafold.algebra.results.address import is_same_name
-from deltafold.pipelines import descriptions, queries, source_objects
-from deltafold.pipelines.declaration import parsing, sizes
+from deltafold.pipelines import descriptions, queries
+from deltafold.pipelines.declaration import parsing
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
+from deltafold.pipelines.declaration.sources import Source
+from deltafold.pipelines.declaration.values import NAME_RULE, PIPELINE_NAME, parse_size, substitute
 from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.algebra.results.address import Address
+    from deltafold.algebra.sources import SourceDeclaration
     from deltafold.api import Landing, Report, View, Warehouse
     from deltafold.spark.doctor import Finding
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE = "DELTAFOLD_PIPELINES"
 DEFAULT_FOLDER = "pipelines"
 DECLARATION_FILE = "pipeline.yaml"
+_OF_LANDED = {"path", "format", "options", "malformed", "quarantine_limit"}
 
 
 def pipelines_folder() -> Path:
@@ -80,17 +83,6 @@ def load(name: str, folder: Path | None = None) -> Pipeline:
     return _Loader.of(folder).load(name)
 
 
-def _check_sql_name_once(home: Path, publish_as: str) -> None:
-    """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
-    for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
-        known = parsing.declares(other, "publish_as")
-        if other.parent != home and isinstance(known, str) and is_same_name(known, publish_as):
-            raise DeclarationError(
-                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{known}` too. "
-                "Choose another name for one of them."
-            )
-
-
 def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
     """Return all pipelines of a folder. Raises the DeclarationError of the first invalid one."""
     loader = _Loader.of(folder)
@@ -100,13 +92,13 @@ def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
 def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
     """Return all pipelines of a folder by name; for an invalid one its error."""
     loader = _Loader.of(folder)
-    found: dict[str, Pipeline | DeclarationError] = {}
+    pipelines: dict[str, Pipeline | DeclarationError] = {}
     for name in loader.names:
         try:
-            found[name] = loader.load(name)
+            pipelines[name] = loader.load(name)
         except DeclarationError as error:
-            found[name] = error
-    return found
+            pipelines[name] = error
+    return pipelines
 
 
 @dataclass(frozen=True)
@@ -129,10 +121,10 @@ class _Loader:
                 self.loaded[name] = self._read_pipeline(name, above)
             except DeclarationError as error:
                 self.loaded[name] = error
-        found = self.loaded[name]
-        if isinstance(found, DeclarationError):
-            raise found
-        return found
+        pipeline = self.loaded[name]
+        if isinstance(pipeline, DeclarationError):
+            raise pipeline
+        return pipeline
 
     def _read_pipeline(self, name: str, above: tuple[str, ...]) -> Pipeline:
         if not PIPELINE_NAME.match(name):
@@ -151,20 +143,31 @@ class _Loader:
             _check_sql_name_once(home, declaration.publish_as)
         query = queries.find(home, tuple(declaration.sources), declaration)
         loaded = {source: self.load(view, (*above, name)) for source, view in below.items()}
-        return Pipeline(name, home, declaration, query, loaded)
+        return Pipeline(name=name, folder=home, declaration=declaration, query=query, below=loaded)
 
-    def _check_below(self, place: str, view: str, above: tuple[str, ...]) -> None:
+    def _check_below(self, where: str, view: str, above: tuple[str, ...]) -> None:
         """Raise DeclarationError for a missing pipeline or a cycle; above: its readers, the last of them itself."""
         if view in above:
             cycle = " → ".join([*above[above.index(view) :], view])
-            raise DeclarationError(f"{place}: the pipelines read each other's views in a cycle ({cycle}). Remove one.")
+            raise DeclarationError(f"{where}: the pipelines read each other's views in a cycle ({cycle}). Remove one.")
         if view not in self.names:
             others = [other for other in self.names if other != above[-1]]
             near = parsing.suggest_nearest(view, others)
-            raise DeclarationError(f"{place}: no pipeline `{view}` in {self.folder}. {near}")
+            raise DeclarationError(f"{where}: no pipeline `{view}` in {self.folder}. {near}")
 
 
-def start_spark(pipeline: Pipeline, brief: bool = False) -> SparkSession:
+def _check_sql_name_once(home: Path, publish_as: str) -> None:
+    """Raise DeclarationError for a `publish_as` that another pipeline of the folder has too."""
+    for other in sorted(home.parent.glob(f"*/{DECLARATION_FILE}")):
+        name = parsing.declares(other, "publish_as")
+        if other.parent != home and isinstance(name, str) and is_same_name(name, publish_as):
+            raise DeclarationError(
+                f"{home / DECLARATION_FILE}: publish_as: pipeline `{other.parent.name}` is published as `{name}` too. "
+                "Choose another name for one of them."
+            )
+
+
+def start_spark(pipeline: Pipeline, *, brief: bool = False) -> SparkSession:
     """Return the Spark session that a pipeline declares; brief: of a process that will end after little work."""
     from deltafold.spark import session
 
@@ -186,11 +189,13 @@ def examine_setup(pipeline: Pipeline | None) -> tuple[Finding, ...]:
     asked = part.model_dump(include={"memory"}, exclude_none=True)
     sources = pipeline.declaration.sources.items()
     streams = {name: source.stream.path or source.stream.format for name, source in sources if source.stream}
-    found = doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
-    return (*found, try_warehouse(pipeline)) if pipeline.is_remote and all(each.ok for each in found) else found
+    findings = doctor.examine(pipeline.warehouse, settings=part.settings, streams=streams, **asked)
+    if pipeline.is_remote and all(finding.ok for finding in findings):
+        return (*findings, _try_warehouse(pipeline))
+    return findings
 
 
-def try_warehouse(pipeline: Pipeline) -> Finding:
+def _try_warehouse(pipeline: Pipeline) -> Finding:
     """Return the doctor's finding about a warehouse in a store: Spark reaches it, and it admits one of two writers."""
     from deltafold.api import Warehouse
     from deltafold.spark.doctor import Finding
@@ -198,9 +203,38 @@ def try_warehouse(pipeline: Pipeline) -> Finding:
     try:
         Warehouse(start_spark(pipeline, brief=True), pipeline.warehouse)
     except DeltafoldError as error:
-        return Finding.failure("store", str(error))
+        return Finding("store", ok=False, sentence=str(error))
     sentence = f"Spark reaches {pipeline.warehouse}, and of two writers of one object the second was refused."
-    return Finding.success("store", sentence)
+    return Finding("store", ok=True, sentence=sentence)
+
+
+def declare(source: Source) -> SourceDeclaration:
+    """Return a declared source, other than a view, for `Warehouse.source`."""
+    from deltafold.api import Delta, Expire, Files, ForeignKey, Stream
+
+    keys: Any = {
+        "primary_key": source.primary_key,
+        "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
+        "append_only": source.append_only,
+    }
+    if source.stream is not None:
+        stream: Any = source.stream.model_dump(include={*_OF_LANDED, "key"})
+        stream["options"] = {name: _fill_option(name, value) for name, value in stream["options"].items()}
+        return Stream(**stream, schema=source.stream.schema_ddl, **keys)
+    if source.files is not None:
+        files: Any = source.files.model_dump(include={*_OF_LANDED, "partition_by"})
+        expire = source.files.expire
+        files |= {"schema": source.files.schema_ddl, "invariant": source.invariant}
+        return Files(**files, expire=expire and Expire(expire.column, expire.after), **keys)
+    return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
+
+
+def _fill_option(name: str, value: str) -> str:
+    """Return the value of a stream's option with its variables; raises DeclarationError for one that is not set."""
+    try:
+        return substitute(value, os.environ)
+    except ValueError as error:
+        raise DeclarationError(f"the option `{name}` of a stream: {error}.") from None
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:
@@ -216,7 +250,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         warehouse = Warehouse(spark, pipeline.warehouse)
         for name, source in pipeline.declaration.sources.items():
             below = pipeline.below.get(name)
-            warehouse.source(name, open(below, spark, opened)[1] if below else source_objects.declare(source))
+            warehouse.source(name, open(below, spark, opened)[1] if below else declare(source))
         for name, monoid in pipeline.declaration.monoids.items():
             warehouse.monoid(name, **monoid.model_dump())
         declared = {"policy", "publish", "publish_as", "on_change", "on_lost"}
@@ -256,15 +290,14 @@ def check_partitions(pipeline: Pipeline, partitions: Sequence[str]) -> list[str]
 
 
 def replay(
-    pipeline: Pipeline, warehouse: Warehouse, source: str | None = None, allow_loss: bool = False
+    pipeline: Pipeline, warehouse: Warehouse, source: str | None = None, *, allow_loss: bool = False
 ) -> tuple[Landing, ...]:
     """Land quarantined rows again, of one source or of all of files, by the current schema; a stream only if named.
 
     allow_loss: a stream that has fewer records than were landed, too.
     """
-    return tuple(
-        warehouse.replay(name, allow_loss=allow_loss and bool(source)) for name in sources_to_replay(pipeline, source)
-    )
+    names = sources_to_replay(pipeline, source)
+    return tuple(warehouse.replay(name, allow_loss=allow_loss and bool(source)) for name in names)
 
 
 def sources_to_replay(pipeline: Pipeline, source: str | None) -> tuple[str, ...]:
@@ -288,12 +321,17 @@ def require_landed(pipeline: Pipeline, source: str) -> str:
 
 
 def refresh(
-    pipeline: Pipeline, view: View, progress: Callable[[str], None], rebuild: bool = False, chunk: str | None = None
+    pipeline: Pipeline,
+    view: View,
+    progress: Callable[[str], None],
+    *,
+    rebuild: bool = False,
+    chunk: str | None = None,
 ) -> Report:
     """Refresh or rebuild the view, in chunks of the given or declared size, if any; store its description."""
     asked = chunk or pipeline.declaration.chunk
-    most = None if asked is None else sizes.parse_size(asked)
-    report = (view.rebuild if rebuild else view.refresh)(progress=progress, chunk=most)
+    work = view.rebuild if rebuild else view.refresh
+    report = work(progress=progress, chunk=None if asked is None else parse_size(asked))
     descriptions.save_descriptions(pipeline, view, progress)
     return report
 
@@ -302,3 +340,45 @@ def land_below(pipeline: Pipeline, spark: SparkSession) -> dict[str, tuple[Landi
     """Land input files for every pipeline below, the lowest first; returns the landings by name."""
     opened: Opened = {}
     return {below.name: land(below, open(below, spark, opened)[0]) for below in pipeline.chain}
+
+
+def _pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> dict[str, Any]:
+    """Return the state of a pipeline as plain data: View.status, and a summary in `state`.
+
+    opened: as of `open`.
+    state: never refreshed, interrupted (an epoch is unfinished), behind (its sources have changed), up to date, or
+    failing (the table of a source cannot be found: see `problem`).
+    """
+    warehouse, view = open(pipeline, spark, opened)
+    # the quarantine also of landed sources that the query does not read
+    status = replace(view.status(), quarantined=warehouse.quarantined())
+    word = "up to date" if status.current else "behind"
+    if status.unfinished is not None:
+        word = "interrupted"
+    elif status.epoch is None:
+        return {"state": "never refreshed", "quarantined": status.quarantined}
+    sizes = {"state": asdict(status.state), "view": None if status.answer is None else asdict(status.answer)}
+    row = {**asdict(status), "state": word, "sizes": sizes}
+    if status.problems:
+        row |= {"state": "failing", "problem": "; ".join(status.problems.values())}
+    return row
+
+
+def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened | None = None) -> dict[str, Any]:
+    """Return the state of a pipeline with its name; the problem for an invalid or failing one.
+
+    opened: as of `open`, of one Spark for all pipelines.
+    """
+    if isinstance(pipeline, Exception):
+        return {"name": name, "state": "invalid declaration", "problem": str(pipeline)}
+    try:
+        return {"name": name} | _pipeline_state(pipeline, start_spark(pipeline, brief=True), opened)
+    except DeltafoldError as error:
+        return {"name": name, "state": "failing", "problem": str(error)}
+
+
+def declaration_row(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
+    """Return a pipeline's declaration as plain data."""
+    if isinstance(pipeline, Exception):
+        return {"name": name, "problem": str(pipeline)}
+    return {"name": name, "folder": str(pipeline.folder), **pipeline.declaration.model_dump(mode="json", by_alias=True)}

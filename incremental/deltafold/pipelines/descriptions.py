@@ -62,16 +62,16 @@ def save_description(pipeline: Pipeline, description: Description, progress: Cal
 
 def save_descriptions(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:
     """Write the descriptions of a view and of those below it."""
-    for each, its_view in chain(pipeline, view).values():
-        save_description(each, its_view.description(), progress)
+    for of_chain, view_of_chain in chain(pipeline, view).values():
+        save_description(of_chain, view_of_chain.description(), progress)
 
 
 def chain(pipeline: Pipeline, view: View) -> dict[str, tuple[Pipeline, View]]:
     """Return a pipeline and all below it with their open views, by name, each before its readers."""
-    found: dict[str, tuple[Pipeline, View]] = {}
+    views: dict[str, tuple[Pipeline, View]] = {}
     for source, below in pipeline.below.items():
-        found |= chain(below, view.catalog.views[source])
-    return found | {pipeline.name: (pipeline, view)}
+        views |= chain(below, view.catalog.views[source])
+    return views | {pipeline.name: (pipeline, view)}
 
 
 def _path(pipeline: Pipeline) -> Path:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Axes = Any  # matplotlib.axes.Axes, of whose methods many parameters have no types
 
 PHASES = {"retract": "#c44e52", "insert": "#55a868", "levels": "#4c72b0", "steps": "#4c72b0"}
 """The colour of a round by what it does, as in Report.rounds."""
@@ -87,11 +88,11 @@ def _draw_refreshes(
 ) -> None:
     width = BARS / len(seconds)
     for number, (name, measured) in enumerate(seconds.items()):
-        places = [place + (number - (len(seconds) - 1) / 2) * width for place in range(len(measured))]
-        panel.bar(places, measured, width, color=COLORS[name], label=name)
+        middles = [group + (number - (len(seconds) - 1) / 2) * width for group in range(len(measured))]
+        panel.bar(middles, measured, width, color=COLORS[name], label=name)
         if name == "refresh":
-            for place, height, count in zip(places, measured, rows, strict=True):
-                panel.annotate(f"{count:,}", (place, height), ha="center", va="bottom", fontsize=7)
+            for middle, height, count in zip(middles, measured, rows, strict=True):
+                panel.annotate(f"{count:,}", (middle, height), ha="center", va="bottom", fontsize=7)
     panel.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=8)
 
 
@@ -113,8 +114,8 @@ def rounds(loops: Mapping[str, Mapping[str, Sequence[int]]], residuals: Mapping[
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 2.6 * len(loops)), layout="constrained")
-    for place, (name, phases) in enumerate(loops.items(), 1):
-        axes = figure.add_subplot(len(loops), 1, place)
+    for number, (name, phases) in enumerate(loops.items(), 1):
+        axes: Axes = figure.add_subplot(len(loops), 1, number)
         _bars(axes, phases)
         axes.set(title=name, xlabel="round", ylabel="rows")
         if residuals.get(name):
@@ -134,5 +135,5 @@ def _bars(axes: Axes, phases: Mapping[str, Sequence[int]]) -> None:
 
 def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=120)
+    figure.savefig(out, format="png", dpi=120)  # pyright: ignore[reportUnknownMemberType]
     return out.getvalue()

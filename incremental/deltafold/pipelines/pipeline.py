@@ -15,7 +15,7 @@ from deltafold.pipelines.declaration.parsing import DeclarationError
 DEFAULT_WAREHOUSE = ".warehouse"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one.
 
@@ -41,8 +41,8 @@ class Pipeline:
 
     def note(self, kind: str) -> Path:
         """Return the file `kind` about this pipeline that this machine keeps for itself: beside a local warehouse."""
-        place = self._default_root / self.name if self.is_remote else Path(self.warehouse)
-        return place.with_name(f"{place.name}.{kind}")
+        beside = self._default_root / self.name if self.is_remote else Path(self.warehouse)
+        return beside.with_name(f"{beside.name}.{kind}")
 
     @property
     def _default_root(self) -> Path:
@@ -51,8 +51,10 @@ class Pipeline:
     @cached_property
     def chain(self) -> tuple[Pipeline, ...]:
         """Return the pipelines below it, at any depth, each once and before its readers."""
-        found = [each for below in self.below.values() for each in (*below.chain, below)]
-        return tuple({each.name: each for each in found}.values())
+        chain: dict[str, Pipeline] = {}
+        for below in self.below.values():
+            chain |= {pipeline.name: pipeline for pipeline in (*below.chain, below)}
+        return tuple(chain.values())
 
     @property
     def landed(self) -> tuple[str, ...]:
@@ -70,13 +72,13 @@ class Pipeline:
 
         They are on this machine, or in a store if they are of input files.
         """
-        found = dict[str, tuple[str, str | None]]()
+        folders: dict[str, tuple[str, str | None]] = {}
         for name, source in self.declaration.sources.items():
             if source.files:
-                found[name] = source.files.path, source.files.partition_by
+                folders[name] = (source.files.path, source.files.partition_by)
             elif source.stream and source.stream.path and not is_uri(source.stream.path):
-                found[name] = source.stream.path, None
-        return found
+                folders[name] = (source.stream.path, None)
+        return folders
 
     @property
     def partitioned(self) -> tuple[str, ...]:

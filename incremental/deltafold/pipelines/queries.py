@@ -17,8 +17,8 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 from deltafold.algebra.errors import QueryError
+from deltafold.pipelines.declaration.declaration import ProgramPart
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
-from deltafold.pipelines.declaration.program import ProgramPart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,13 +53,13 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
     sources: the declared sources, which the parameters of a function must be named after; program: what is declared
     of a query in MRQL.
     """
-    found = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
-    if len(found) != 1:
-        if found:
-            several = " and ".join(path.name for path in found)
-            raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
+    paths = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
+    if not paths:
         raise DeclarationError(f"{home}: there is no query. Write query.sql, query.py or query.mrql.")
-    path = found[0]
+    if len(paths) > 1:
+        several = " and ".join(path.name for path in paths)
+        raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
+    path = paths[0]
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -129,10 +129,10 @@ def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise DeclarationError(f"{path}{line}: it is not Python ({error.args[0]}). Correct it.") from None
-    found = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "query"]
-    if not found:
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "query"]
+    if not functions:
         raise DeclarationError(f"{path}: it defines no function `query`. Add one with a parameter per source.")
-    arguments = found[-1].args
+    arguments = functions[-1].args
     named = arguments.posonlyargs + arguments.args
     needed = named[: len(named) - len(arguments.defaults)]
     needed += [name for name, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not default]

@@ -1,17 +1,28 @@
-"""Do the part of an orchestrator's step that needs Spark: land, refresh, verify, maintain.
+"""Do the part of an orchestrator's step that needs Spark: land, refresh, verify, maintain; or describe why it failed.
 
-A task and its result are plain data: an orchestrator does the task in its own process, or sends it to a process that
-runs where Spark is, which sends the result back.
+A task, its result and its fault are plain data: an orchestrator does the task in its own process, or sends it to a
+process that runs where Spark is, which sends the result or the fault back.
+
+    DeltafoldError    its sentence; not tried again, since the same input gives the same error
+    BusyError         likewise, but tried again: the other process will end
+    LostSparkError    likewise, but tried again: the next attempt starts another Spark, and finishes what was begun
+    anything else     a crash: its class is the sentence; tried again, which is safe, since a refresh finishes a
+                      half-written epoch, and a landing replaces whole partitions
+
+More people can read an orchestrator's database than the data, and the messages of Spark and Python contain values ("The
+value 'x' cannot be cast"). So the sentence is the `logged` form of a DeltafoldError, without the message of any other
+exception, unless the pipeline declares `show_rows_in_errors: true`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter
 
+from deltafold.algebra.errors import BusyError, DeltafoldError, LostSparkError, RefusedError
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import NOTHING_TO_DO, Description, Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
@@ -27,7 +38,7 @@ CHARTED_REFRESHES = 30
 TaskResult = TypeVar("TaskResult")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RefreshedView:
     """A view after a refresh, as an orchestrator shows it.
 
@@ -79,8 +90,9 @@ class LandTask(Task[Landing]):
         """Land them in one call."""
         if not self.partitions:
             return warehouse.land(self.source)
-        there = set(warehouse.partitions(self.source))
-        return warehouse.land(self.source, [key for key in self.partitions if key in there] or list(self.partitions))
+        with_files = set(warehouse.partitions(self.source))
+        chosen = [key for key in self.partitions if key in with_files]
+        return warehouse.land(self.source, chosen or list(self.partitions))
 
 
 @dataclass(frozen=True)
@@ -95,12 +107,12 @@ class RefreshTask(Task[RefreshedView]):
         self, pipeline: Pipeline, warehouse: Warehouse, view: View, progress: Callable[[str], None]
     ) -> RefreshedView:
         """Refresh it, and describe it and the views below that changed."""
-        report = catalogue.refresh(pipeline, view, progress, self.rebuild)
-        done = {each.view: replace(each, below=report.below) for each in report.below}
+        report = catalogue.refresh(pipeline, view, progress, rebuild=self.rebuild)
+        reports = {below.view: replace(below, below=report.below) for below in report.below}
         below = tuple(
-            describe_refreshed(each, its_view, done[name])
-            for name, (each, its_view) in descriptions.chain(pipeline, view).items()
-            if name in done and done[name].verdict != NOTHING_TO_DO
+            describe_refreshed(below_pipeline, below_view, reports[name])
+            for name, (below_pipeline, below_view) in descriptions.chain(pipeline, view).items()
+            if name in reports and reports[name].verdict != NOTHING_TO_DO
         )
         return replace(describe_refreshed(pipeline, view, report), below=below)
 
@@ -150,12 +162,12 @@ def read_result(task: Task[TaskResult], data: Any) -> TaskResult:
 def describe_refreshed(pipeline: Pipeline, view: View, report: Report) -> RefreshedView:
     """Describe a view after a refresh, without the views below."""
     return RefreshedView(
-        report,
-        descriptions.current_description(pipeline, view),
-        view.count(),
-        view.address,
-        tuple(view.history()[-CHARTED_REFRESHES:]),
-        find_locations(pipeline, view, report),
+        report=report,
+        description=descriptions.current_description(pipeline, view),
+        rows=view.count(),
+        address=view.address,
+        history=tuple(view.history()[-CHARTED_REFRESHES:]),
+        locations=find_locations(pipeline, view, report),
     )
 
 
@@ -165,3 +177,48 @@ def find_locations(pipeline: Pipeline, view: View, report: Report) -> dict[str, 
     named = {name: source.table for name, source in sources if source.table and name in report.versions}
     tables = view.warehouse.tables() if named else {}
     return {table: tables[name].path for name, table in named.items()}
+
+
+SHOWN_BY = (
+    "run from a terminal, `deltafold --debug` shows everything, and `show_rows_in_errors: true` in pipeline.yaml does "
+    "so here"
+)
+
+
+@dataclass(frozen=True)
+class TaskFault:
+    """Why a task failed.
+
+    parts: the class of the error, and node, reason and fix of a refusal; again: whether another attempt may succeed.
+    """
+
+    sentence: str
+    parts: Mapping[str, str]
+    again: bool
+
+
+def explain_fault(error: Exception, *, show_rows: bool) -> TaskFault:
+    """Describe an exception; show_rows: with values of rows."""
+    parts = {"error": type(error).__name__}
+    if isinstance(error, RefusedError):
+        parts |= {part: str(getattr(error, part)) for part in ("node", "because", "instead")}
+    if isinstance(error, DeltafoldError):
+        sentence = str(error) if show_rows else _omit_values(error)
+        return TaskFault(sentence, parts, isinstance(error, BusyError | LostSparkError))
+    return TaskFault(f"{type(error).__name__}: {error}" if show_rows else _crash(error), parts, again=True)
+
+
+def _omit_values(error: DeltafoldError) -> str:
+    """Return the error's sentence without values; if it has any, with the way to see them."""
+    if error.logged == str(error):
+        return error.logged
+    return f"{error.logged.rstrip('.')}. Values of rows are omitted: {SHOWN_BY}."
+
+
+def _crash(error: Exception) -> str:
+    """Return the class of an unexpected exception, Spark's or the system's name for it, and how to see its message."""
+    condition = getattr(error, "getCondition", lambda: None)()  # of Spark, such as CAST_INVALID_INPUT
+    kind = f"{type(error).__name__} [{condition}]" if condition else type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{kind}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+    return f"Unexpected {kind}. Its message, which may contain values of rows, is omitted: {SHOWN_BY}."

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltafold.algebra.sources import Expire, Files, ForeignKey, Stream
-from deltafold.pipelines import source_objects
+from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration import parsing
 from deltafold.pipelines.declaration.declaration import Declaration, Partitions
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -78,13 +78,13 @@ def test_a_warehouse_may_be_in_a_store(tmp_path: Path, address: str) -> None:
 
 def test_what_is_done_with_malformed_rows_reaches_the_warehouse(tmp_path: Path) -> None:
     text = MINIMAL + "      malformed: quarantine\n      quarantine_limit: 7\n"
-    files = source_objects.declare(read(tmp_path, text).sources["sales"])
+    files = catalogue.declare(read(tmp_path, text).sources["sales"])
     assert isinstance(files, Files)
     assert (files.malformed, files.quarantine_limit) == ("quarantine", 7)
 
 
 def test_expire_reaches_the_warehouse(tmp_path: Path) -> None:
-    files = source_objects.declare(
+    files = catalogue.declare(
         read(tmp_path, MINIMAL + "      expire: {column: day, after: 2 weeks}\n").sources["sales"]
     )
     assert isinstance(files, Files)
@@ -106,7 +106,7 @@ def test_a_stream_reaches_the_warehouse(tmp_path: Path) -> None:
     text = (
         STREAM + "      malformed: quarantine\n      quarantine_limit: 7\n    primary_key: id\n    append_only: true\n"
     )
-    stream = source_objects.declare(read(tmp_path, text).sources["clicks"])
+    stream = catalogue.declare(read(tmp_path, text).sources["clicks"])
     options = {"maxFilesPerTrigger": "10"}
     keys = {"primary_key": ("id",), "append_only": True}
     path = f"{tmp_path}/clicks"
@@ -119,9 +119,7 @@ def test_a_stream_reaches_the_warehouse(tmp_path: Path) -> None:
         malformed="quarantine",
         quarantine_limit=7,
     )
-    uri = source_objects.declare(
-        read(tmp_path, STREAM.replace("path: clicks", "path: s3a://lake/in")).sources["clicks"]
-    )
+    uri = catalogue.declare(read(tmp_path, STREAM.replace("path: clicks", "path: s3a://lake/in")).sources["clicks"])
     assert uri.address == "s3a://lake/in"
 
 
@@ -131,7 +129,7 @@ def test_declared_keys_reach_the_warehouse(tmp_path: Path) -> None:
     source = read(tmp_path, text).sources["sales"]
     key = ForeignKey(("id",), "sales")
     assert (source.primary_key, source.append_only) == (("id",), True)
-    files = source_objects.declare(source)
+    files = catalogue.declare(source)
     assert (files.primary_key, files.foreign_keys, files.append_only) == (("id",), (key,), True)
 
 

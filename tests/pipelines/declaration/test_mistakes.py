@@ -206,7 +206,7 @@ BAD_TYPES = {
         ),
         (
             MINIMAL + "spark: {master: localhost}\n",
-            ", line 7: spark.master: `localhost`…no master of Spark…spark://host:7077",
+            ", line 7: spark.master: `localhost`…not a master URL of Spark…spark://host:7077",
         ),
         (
             MINIMAL + "spark: {settings: {shuffle: 4}}\n",

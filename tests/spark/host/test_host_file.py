@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from deltafold.algebra.errors import DeltafoldWarning
-from deltafold.cli import progress
+from deltafold.cli import rendering
 from deltafold.spark import session
 from deltafold.spark.cache import SetupError
 from deltafold.spark.host import keeper
@@ -117,7 +117,7 @@ def test_without_a_host_a_process_starts_cold_and_says_so_in_one_line(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert session.start() is spark
-    progress.show_warnings()
+    rendering.show_warnings()
     line = warnings.formatwarning(caught[0].message, caught[0].category, "a.py", 1)
     assert line.startswith(f"Spark host {file}: its process") and line.endswith("Starting a new Spark instead.\n")
     assert warnings.formatwarning("of others", UserWarning, "a.py", 1) == "a.py:1: UserWarning: of others\n"

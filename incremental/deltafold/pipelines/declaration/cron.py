@@ -20,10 +20,8 @@ _NAMED = {
     "@annually": "0 0 1 1 *",
 }
 CRON_NAMES = tuple(_NAMED)
-_FIRST_DAY, _DAYS = (
-    date(2024, 1, 1),
-    13 * 366,
-)  # every day of the year on every day of the week, but some of 29 February
+_FIRST_DAY = date(2024, 1, 1)
+_DAYS = 13 * 366  # every day of the year on every day of the week, but some of 29 February
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -57,15 +55,15 @@ def check_cron(text: str) -> str:
 
 
 def _check_item(item: str, name: str, low: int, high: int, words: tuple[str, ...]) -> None:
-    found = _ITEM.match(item)
-    if found is None:
+    match = _ITEM.match(item)
+    if match is None:
         raise ValueError(f"`{item}` is not a {name} of a cron schedule. Use *, a number, a range a-b or a step */n")
-    ends = [_number(end, words, low) for end in (found["first"], found["last"]) if end]
+    ends = [_number(end, words, low) for end in (match["first"], match["last"]) if end]
     if any(end is None or not low <= end <= high for end in ends):
         raise ValueError(f"`{item}` is not a {name} of a cron schedule. Choose {low} to {high}")
     if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
         raise ValueError(f"`{item}` runs backwards. Write the smaller {name} first")
-    if found["step"] and not 0 < int(found["step"]) <= high:
+    if match["step"] and not 0 < int(match["step"]) <= high:
         raise ValueError(f"`{item}` has an invalid step. Choose 1 to {high} for a {name}")
 
 
@@ -85,7 +83,8 @@ def longest_pause(schedule: str) -> timedelta:
     either = "*" not in (fields[2], fields[4])  # cron then runs on the days of both fields
 
     def runs(day: date) -> bool:
-        of_month, of_week = day.day in month_days, bool({day.isoweekday(), day.isoweekday() % 7} & week_days)
+        of_month = day.day in month_days
+        of_week = bool({day.isoweekday(), day.isoweekday() % 7} & week_days)
         return day.month in months and (of_month or of_week if either else of_month and of_week)
 
     days = [day for number in range(_DAYS) if runs(day := _FIRST_DAY + timedelta(number))]
@@ -96,13 +95,14 @@ def longest_pause(schedule: str) -> timedelta:
 
 def _numbers(field: str, low: int, high: int, words: tuple[str, ...]) -> set[int]:
     """Return the numbers that a valid field names."""
-    found = set[int]()
+    numbers: set[int] = set()
     for item in field.split(","):
         span, _, step = item.partition("/")
         first, _, last = span.partition("-")
         ends = [_number(end, words, low) for end in (first, last or first)] if span != "*" else [low, high]
-        begin, end = ends[0] or 0, ends[1] or 0
+        begin = ends[0] or 0
+        end = ends[1] or 0
         if step and not last:  # 5/15 goes on to the highest
             end = high
-        found |= {*range(begin, end + 1, int(step or 1))}
-    return found
+        numbers |= {*range(begin, end + 1, int(step or 1))}
+    return numbers

@@ -62,17 +62,105 @@ folders. The warehouse has one folder per pipeline; by default it is `.warehouse
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    StrictBool,
+    model_validator,
+)
 
-from deltafold.pipelines.declaration import cron, sizes
-from deltafold.pipelines.declaration.constraints import check_references
-from deltafold.pipelines.declaration.monoids import MonoidName, MonoidPart
-from deltafold.pipelines.declaration.places import CONTROL, FolderOrStore, SqlName
-from deltafold.pipelines.declaration.program import ProgramPart, check_paths
-from deltafold.pipelines.declaration.sources import Source
-from deltafold.pipelines.declaration.values import Amount, Day, Master, Part, SourceName, SparkSettings, day_of
+from deltafold.pipelines.declaration import cron
+from deltafold.pipelines.declaration.sources import Columns, Source, check_references
+from deltafold.pipelines.declaration.values import (
+    CONTROL,
+    Amount,
+    Day,
+    FolderOrStore,
+    Master,
+    Part,
+    SourceName,
+    SparkSettings,
+    SqlName,
+    check_share,
+    day_of,
+)
+
+MONOID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
+
+
+def _as_sql(value: object) -> object:
+    """Convert numbers and truth values to SQL."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_name(name: str) -> str:
+    if not MONOID_NAME.match(name):
+        raise ValueError("invalid monoid name. Use a letter followed by letters, digits and _, at most 63 in all")
+    return name
+
+
+SqlText = Annotated[str, BeforeValidator(_as_sql)]
+MonoidName = Annotated[str, AfterValidator(_as_name)]
+
+
+class MonoidPart(Part):
+    """A merge of values in SQL, as in `Warehouse.monoid`; Spark checks it when the pipeline is opened."""
+
+    type: str
+    zero: SqlText
+    plus: SqlText
+    unit: SqlText | None = None
+    inverse: SqlText | None = None
+    of: str | None = None
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> MonoidPart:
+        if empty := next((name for name, text in self if isinstance(text, str) and not text.strip()), None):
+            raise ValueError(f"`{empty}` is empty. Write SQL there, or remove it")
+        return self
+
+
+def _as_text(value: object) -> object:
+    """Convert numbers to text: arguments of a program are strings."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class LoopPart(Part):
+    """When a `repeat` ends: a residual, or an error with a contraction, by the numbers of rows with equal key."""
+
+    key: Columns
+    residual: PositiveFloat | None = None
+    error: PositiveFloat | None = None
+    contraction: PositiveFloat | None = None
+    norm: Literal["sum", "mean", "max"] = "max"
+
+    @model_validator(mode="after")
+    def _one_end(self) -> LoopPart:
+        if (self.residual is None) == (self.error is None) or (self.error is None) != (self.contraction is None):
+            raise ValueError(
+                "the loop has no end, or several: it is `residual`, or `error` with `contraction`. Write one of them"
+            )
+        return self
+
+
+class ProgramPart(Part):
+    """The keys of pipeline.yaml that are for query.mrql alone: arguments, sources of its paths, ends of its loops."""
+
+    args: tuple[Annotated[str, BeforeValidator(_as_text)], ...] = ()
+    paths: dict[str, str] = Field(default={})
+    loops: dict[str, LoopPart] = Field(default={})
+
+    @property
+    def ends(self) -> dict[str, dict[str, Any]]:
+        """Return how each loop ends, as arguments of `iterate`."""
+        return {name: part.model_dump(exclude_none=True) for name, part in self.loops.items()}
 
 
 class Partitions(Part):
@@ -115,7 +203,7 @@ class Partitions(Part):
 class Check(Part):
     """The share of a view that Dagster compares with the batch query after a refresh, and a schedule for all."""
 
-    sample: Annotated[str, AfterValidator(sizes.check_share)] = "100%"
+    sample: Annotated[str, AfterValidator(check_share)] = "100%"
     schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None
 
 
@@ -155,13 +243,13 @@ class Declaration(ProgramPart):
 
     @model_validator(mode="after")
     def _foreign_keys_refer_to_keys(self) -> Declaration:
-        sources = self.sources.items()
-        check_references({n: s.primary_key for n, s in sources}, {n: s.foreign_keys for n, s in sources})
+        check_references(self.sources)
         return self
 
     @model_validator(mode="after")
     def _paths_are_of_sources(self) -> Declaration:
-        check_paths(self.paths, self.sources)
+        if missing := next((source for source in self.paths.values() if source not in self.sources), None):
+            raise ValueError(f"`paths` names `{missing}`, which is not a declared source. Declare it")
         return self
 
     @model_validator(mode="after")

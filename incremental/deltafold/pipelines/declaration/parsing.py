@@ -9,19 +9,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltafold.algebra.errors import DeltafoldError
-from deltafold.pipelines.declaration.constraints import ForeignKeyPart
-from deltafold.pipelines.declaration.declaration import Check, Declaration, Partitions, SparkPart
-from deltafold.pipelines.declaration.monoids import MonoidPart
-from deltafold.pipelines.declaration.program import LoopPart
-from deltafold.pipelines.declaration.sources import ExpirePart, FilesSource, Source
+from deltafold.pipelines.declaration.declaration import Check, Declaration, LoopPart, MonoidPart, Partitions, SparkPart
+from deltafold.pipelines.declaration.sources import ExpirePart, FilesSource, ForeignKeyPart, Source
 
-_Place = tuple[str | int, ...]
+_KeyPath = tuple[str | int, ...]
 
 # Keys that users may expect here but that belong elsewhere.
 _ELSEWHERE = {
@@ -55,8 +52,8 @@ def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
             content, context={"folder": path.parent.absolute(), "environment": environment}
         )
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=True)
-        raise DeclarationError("\n".join(_sentence(path, lines, mistake) for mistake in found)) from None
+        mistakes = error.errors(include_url=False, include_input=True)
+        raise DeclarationError("\n".join(_sentence(path, lines, mistake) for mistake in mistakes)) from None
 
 
 def declares(path: Path, key: str) -> Any:
@@ -67,23 +64,23 @@ def declares(path: Path, key: str) -> Any:
         return None
 
 
-def suggest_nearest(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the most similar known word, or lists them all."""
-    known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+def suggest_nearest(word: str, words: Iterable[str]) -> str:
+    """Return a sentence that suggests the most similar of some words, or lists them all."""
+    choice = sorted(words)
+    close = difflib.get_close_matches(word, choice, n=1, cutoff=0.6)
     if close:
         return f"Did you mean `{close[0]}`?"
-    return f"Known are {', '.join(known)}." if known else "None is known."
+    return f"Known are {', '.join(choice)}." if choice else "None is known."
 
 
-def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
+def _parse(path: Path) -> tuple[dict[str, Any], dict[_KeyPath, int]]:
     try:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8-sig"))
         node = loader.get_single_node()
-        lines: dict[_Place, int] = {}
+        lines: dict[_KeyPath, int] = {}
         if node is not None:
             _collect(path, node, (), lines, ())
-        content = loader.construct_document(node) if node is not None else None
+        content = cast(Any, loader.construct_document(node) if node else None)  # pyright: ignore[reportUnknownMemberType]
     except UnicodeDecodeError:
         raise DeclarationError(f"{path}: it is not UTF-8 text. Save it as UTF-8.") from None
     except OSError as error:
@@ -95,10 +92,10 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[_Place, int]]:
         raise DeclarationError(f"{path}: it is not YAML ({' '.join(str(error).split())}). Correct it.") from None
     if not isinstance(content, dict):
         raise DeclarationError(f"{path}: it must be a mapping that declares at least `sources:`. Add them.")
-    return content, lines
+    return cast(dict[str, Any], content), lines
 
 
-def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int], above: tuple[int, ...]) -> None:
+def _collect(path: Path, node: yaml.Node, where: _KeyPath, lines: dict[_KeyPath, int], above: tuple[int, ...]) -> None:
     """Collect the line of every key and item below a node; refuses cycles and duplicate keys."""
     if id(node) in above:
         raise DeclarationError(f"{path}, line {node.start_mark.line + 1}: a value contains itself. Remove the anchor.")
@@ -106,48 +103,49 @@ def _collect(path: Path, node: yaml.Node, place: _Place, lines: dict[_Place, int
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             line = key.start_mark.line + 1
-            inner = (*place, str(key.value))
+            inner = (*where, str(key.value))
             if inner in lines:
                 raise DeclarationError(f"{path}, line {line}: `{key.value}` is declared twice. Remove one of the two.")
             lines[inner] = line
             _collect(path, value, inner, lines, above)
     elif isinstance(node, yaml.SequenceNode):
         for position, value in enumerate(node.value):
-            lines[(*place, position)] = value.start_mark.line + 1
-            _collect(path, value, (*place, position), lines, above)
+            lines[(*where, position)] = value.start_mark.line + 1
+            _collect(path, value, (*where, position), lines, above)
 
 
-def _sentence(path: Path, lines: Mapping[_Place, int], mistake: Any) -> str:
-    place: _Place = tuple(part for part in mistake["loc"] if part != "[key]")
-    known = next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
-    line = f", line {known}" if known else ""
-    field = ".".join(str(part) for part in place)
-    ending = _what(place, mistake)
+def _sentence(path: Path, lines: Mapping[_KeyPath, int], mistake: Any) -> str:
+    where: _KeyPath = tuple(part for part in mistake["loc"] if part != "[key]")
+    number = next((lines[where[:end]] for end in range(len(where), 0, -1) if where[:end] in lines), None)
+    line = f", line {number}" if number else ""
+    field = ".".join(str(part) for part in where)
+    ending = _what(where, mistake)
     return f"{path}{line}: {f'{field}: ' if field else ''}{ending}{'' if ending[-1] in '?.' else '.'}"
 
 
-def _what(place: _Place, mistake: Any) -> str:
-    kind, context = mistake["type"], mistake.get("ctx", {})
+def _what(where: _KeyPath, mistake: Any) -> str:
+    kind = mistake["type"]
+    context = mistake.get("ctx", {})
     if kind == "extra_forbidden":
-        key = str(place[-1])
-        if len(place) == 1 and key in _ELSEWHERE:
+        key = str(where[-1])
+        if len(where) == 1 and key in _ELSEWHERE:
             return _ELSEWHERE[key]
-        return f"unknown key. {suggest_nearest(key, _keys(place[:-1]))}"
+        return f"unknown key. {suggest_nearest(key, _keys(where[:-1]))}"
     if kind == "literal_error":
         return f"`{mistake['input']}` is not one of {context['expected']}. Choose one of them"
     if kind == "value_error":
         return str(context["error"])
-    if kind == "missing" and place == ("sources",):
+    if kind == "missing" and where == ("sources",):
         return "it is missing. Add it, for a query of constants as `sources: {}`"
     if kind == "string_type" and mistake["input"] is None:
         return "it has no value. Write one, or remove the key"
     return _WHAT.get(kind, f"{mistake['msg']}. Correct it")
 
 
-def _keys(place: _Place) -> list[str]:
+def _keys(where: _KeyPath) -> list[str]:
     """Return the allowed keys of the mapping at this path."""
     part: type[BaseModel]
-    match place:
+    match where:
         case ("sources", _):
             part = Source
         case ("sources", _, "files"):

@@ -1,15 +1,100 @@
-"""Check the sources of pipeline.yaml."""
+"""Check the sources that pipeline.yaml declares: their files, streams or tables, and the constraints on them.
+
+Columns of files and streams are known from their schema; those of a Delta table are checked when it is first read.
+"""
 
 from __future__ import annotations
 
-from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from deltafold.algebra.sources import DURATION, Format, Malformed, format_fault, option_fault, quarantine_fault
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from deltafold.algebra.secrets import is_secret
+from deltafold.algebra.sources import (
+    DURATION,
+    Format,
+    Malformed,
+    format_fault,
+    key_fault,
+    option_fault,
+    quarantine_fault,
+    stream_fault,
+)
 from deltafold.pipelines.declaration import schema
-from deltafold.pipelines.declaration.constraints import Columns, ForeignKeyPart, check_keys
-from deltafold.pipelines.declaration.places import FolderOrStore, Location, TableName
-from deltafold.pipelines.declaration.streams import StreamSource
-from deltafold.pipelines.declaration.values import Options, Part, PipelineName, limit_fault
+from deltafold.pipelines.declaration.values import (
+    VARIABLE_REFERENCE,
+    FolderOrStore,
+    Location,
+    Options,
+    Part,
+    PipelineName,
+    TableName,
+    YamlText,
+    limit_fault,
+)
+
+
+def _as_list(value: object) -> object:
+    """Wrap a single column in a list."""
+    return (value,) if isinstance(value, str) else value
+
+
+Columns = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class ForeignKeyPart(Part):
+    """Columns that refer to the primary key of another source, in its order."""
+
+    columns: Columns
+    source: str
+
+
+def _no_secret(options: dict[str, str]) -> dict[str, str]:
+    for name, value in options.items():
+        if is_secret(name, value) and not VARIABLE_REFERENCE.fullmatch(value):
+            raise ValueError(
+                f"`{name}` looks like a secret, which does not belong in this file. Write ${{NAME}}, and set that "
+                "environment variable"
+            )
+    return options
+
+
+class StreamSource(Part):
+    """A stream of Spark's. schema_ddl is Spark DDL; a value in options may be `${VARIABLE}`, which is read when the
+    stream is opened, so that secrets are in no listing.
+    """
+
+    format: str
+    path: Location | None = None
+    schema_ddl: schema.Ddl = Field(alias="schema")
+    options: Annotated[dict[str, YamlText], AfterValidator(_no_secret)] = Field(default={})
+    key: str | None = None
+    malformed: Malformed = "fail"
+    quarantine_limit: StrictInt = 1000
+
+    @model_validator(mode="after")
+    def _can_be_landed(self) -> StreamSource:
+        fault = stream_fault(self.format, self.path, self.options, self.malformed, self.quarantine_limit)
+        fault = fault or key_fault(self.format, self.key, append_only=False)
+        fault = fault or limit_fault(self.model_fields_set, self.malformed)
+        if fault:
+            raise ValueError(fault)
+        return self
+
+    @model_validator(mode="after")
+    def _has_its_key(self) -> StreamSource:
+        schema.check_names_column("key", self.key, self.schema_ddl)
+        return self
 
 
 class ExpirePart(Part):
@@ -85,11 +170,12 @@ class Source(Part):
             "stream": self.stream,
             "view": self.view,
         }
-        found = [f"`{key}`" for key, origin in origins.items() if origin is not None]
-        if len(found) != 1:
+        declared = [f"`{key}`" for key, origin in origins.items() if origin is not None]
+        if len(declared) != 1:
             raise ValueError(
-                f"a source has one origin, this one has {' and '.join(found) or 'none'}. Write one of `delta: path`, "
-                "`table: name`, `files: {path, format, schema}`, `stream: {format, schema}` and `view: pipeline`"
+                f"a source has one origin, this one has {' and '.join(declared) or 'none'}. Write one of "
+                "`delta: path`, `table: name`, `files: {path, format, schema}`, `stream: {format, schema}` and "
+                "`view: pipeline`"
             )
         if self.stream and self.invariant:
             raise ValueError("a stream cannot be invariant: it grows. Remove `invariant`")
@@ -104,7 +190,42 @@ class Source(Part):
     @model_validator(mode="after")
     def _keys_fit(self) -> Source:
         landed = self.files or self.stream
-        check_keys(self.primary_key, self.foreign_keys, landed and landed.schema_ddl)
+        _check_keys(self.primary_key, self.foreign_keys, landed and landed.schema_ddl)
         if self.invariant and self.append_only:
             raise ValueError("it is both `invariant` and `append_only`. Keep `append_only` if rows are added to it")
         return self
+
+
+def _check_keys(primary: Sequence[str], foreign: Sequence[ForeignKeyPart], ddl: str | None) -> None:
+    """Raise ValueError, with a fix, for keys that the schema of a source (None: unknown) cannot have."""
+    columns = () if ddl is None else schema.schema_columns(ddl)
+    _check_columns("primary key", primary, columns)
+    for key in foreign:
+        _check_columns("foreign key", key.columns, columns)
+    if len(set(foreign)) < len(foreign):
+        raise ValueError("a foreign key is declared twice. Remove one")
+
+
+def _check_columns(what: str, named: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise ValueError, with a fix, for columns that are named twice or that a schema (empty: unknown) lacks."""
+    for column in named:
+        if columns and column not in columns:
+            raise ValueError(
+                f"the {what} names `{column}`, which is not a column of the schema ({', '.join(columns)}). Correct it"
+            )
+        if list(named).count(column) > 1:
+            raise ValueError(f"the {what} names `{column}` twice. Remove one")
+
+
+def check_references(sources: Mapping[str, Source]) -> None:
+    """Raise ValueError, with a fix, for a foreign key that refers to no primary key of a declared source."""
+    for name, source in sources.items():
+        for part in source.foreign_keys:
+            what = f"the foreign key ({', '.join(part.columns)}) of `{name}` refers to `{part.source}`"
+            if part.source not in sources:
+                raise ValueError(f"{what}, which is not declared. Declare it, or name one of {', '.join(sources)}")
+            key = sources[part.source].primary_key
+            if not key:
+                raise ValueError(f"{what}, which declares no `primary_key`. Add it there, or remove the foreign key")
+            if len(key) != len(part.columns):
+                raise ValueError(f"{what}, whose primary key is ({', '.join(key)}). Name one column for each")

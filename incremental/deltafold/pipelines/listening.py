@@ -1,15 +1,22 @@
-"""Listen on a socket for lines, and acknowledge them when they are on the disk.
+"""Listen on a socket for lines, store them in files that a `Files` source lands, and acknowledge what is on the disk.
 
 A client sends lines of UTF-8 that end with a newline, and reads `ok N`: its first N lines are stored. Lines that were
 not acknowledged may be stored or not, so a client that sends them again may store them twice. All clients share one
-writer, which takes what waits, flushes it to the disk once, and acknowledges it. What waits is bounded: a client that
-sends faster than the disk takes is read more slowly.
+writer, which takes the lines that wait, flushes them to the disk once, and acknowledges them. The bytes that wait are
+bounded: a client that sends faster than the disk takes is read more slowly.
+
+    FOLDER/minute=2024-05-01T10%3A07%3A00Z/.lines-….part      being written; landings ignore names that begin with a dot
+    FOLDER/minute=2024-05-01T10%3A07%3A00Z/lines-….txt        complete: renamed when its minute is over or it is large
+
+So a landing never reads half a file. What a crash leaves hidden is completed by the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import ipaddress
+import os
 import signal
 import socket
 import time
@@ -17,16 +24,141 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
-from deltafold.algebra.errors import StorageError
+from deltafold.algebra.errors import BusyError, StorageError
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.listening.spool import Spool, minute_of
+from deltafold.spark.local_files import flush_folder
+
+COLUMN = "minute"
+LARGEST_SPOOL_FILE = 64 << 20
+HIDDEN_SUFFIX = ".part"
+SUFFIX = ".txt"
+BLOCK_BYTES = 1 << 20
+
+
+def minute_of(seconds: float) -> str:
+    """Return the partition of a moment: its minute in UTC, which Spark reads as a timestamp or as text."""
+    return time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(seconds))
+
+
+@dataclass
+class SpoolPart:
+    """A file that is being written: its minute, its hidden path, its descriptor and its bytes on the disk."""
+
+    minute: str
+    path: Path
+    descriptor: int
+    size: int = 0
+
+    def write(self, lines: bytes) -> None:
+        """Write lines and flush them to the disk; if that fails, the file keeps what it had."""
+        rest = memoryview(lines)
+        try:
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+            os.fsync(self.descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size += len(lines)
+
+
+class Spool:
+    """Writes the lines of one listener into files of its folder, where nobody else writes; not for concurrent threads.
+
+    Raises BusyError if another listener writes there, and OSError if a line cannot be written.
+    """
+
+    def __init__(self, folder: Path, largest: int = LARGEST_SPOOL_FILE) -> None:
+        self.folder = folder
+        self._largest = largest
+        self._part: SpoolPart | None = None
+        self._made = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder / ".listening", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise BusyError(f"{folder}: another listener writes to it. Choose another folder.") from error
+        self.recover()
+
+    def append(self, lines: bytes, minute: str) -> None:
+        """Add lines that each end with a newline to the file of a minute; they are on the disk when it returns."""
+        if self._part is not None and (self._part.minute != minute or self._part.size >= self._largest):
+            self.finish()
+        self._part = self._part or self._begin(minute)
+        self._part.write(lines)
+
+    def finish(self, before: str | None = None) -> None:
+        """Make the open file visible; before: only if its minute is another one."""
+        part = self._part
+        if part is None or part.minute == before:
+            return
+        self._part = None
+        os.close(part.descriptor)
+        _complete_file(part.path)
+
+    def recover(self) -> int:
+        """Complete the files that a crash left hidden; returns their number."""
+        hidden = sorted(self.folder.glob(f"{COLUMN}=*/.*{HIDDEN_SUFFIX}"))
+        for path in hidden:
+            cut_incomplete_line(path)
+            _complete_file(path)
+        return len(hidden)
+
+    def close(self) -> None:
+        """Complete the open file and let go of the folder."""
+        try:
+            self.finish()
+        finally:
+            os.close(self._lock)
+
+    def _begin(self, minute: str) -> SpoolPart:
+        self._made += 1
+        partition = self.folder / f"{COLUMN}={quote(minute, safe='')}"
+        if not partition.is_dir():
+            partition.mkdir()
+            flush_folder(self.folder)
+        path = partition / f".lines-{time.time_ns()}-{os.getpid()}-{self._made}{HIDDEN_SUFFIX}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+        flush_folder(partition)
+        return SpoolPart(minute, path, descriptor)
+
+
+def _complete_file(path: Path) -> None:
+    """Rename a hidden file to its visible name; one without lines is removed."""
+    if path.stat().st_size:
+        path.rename(path.with_name(path.name.removeprefix(".").removesuffix(HIDDEN_SUFFIX) + SUFFIX))
+    else:
+        path.unlink()
+    flush_folder(path.parent)
+
+
+def cut_incomplete_line(path: Path) -> None:
+    """Remove what follows the last newline of a file: a line that was not acknowledged."""
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - BLOCK_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        file.truncate(end)
+        file.flush()
+        os.fsync(file.fileno())
+
 
 READ_BYTES = 1 << 16
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """longest: bytes of a line; connections: clients at once; waiting: bytes that wait for the disk; tick: seconds
     between two looks at the clock; goodbye: seconds that a client has to read its last acknowledgement.
@@ -156,13 +288,13 @@ class Listener:
         except UnicodeDecodeError:
             pass
         good = 0
-        for place, line in enumerate(lines.split(b"\n")[:-1]):
+        for position, line in enumerate(lines.split(b"\n")[:-1]):
             if len(line) > self.limits.longest:
-                return self._too_long(before + place + 1), lines[:good], place
+                return self._too_long(before + position + 1), lines[:good], position
             try:
                 line.decode()
             except UnicodeDecodeError:
-                return f"line {before + place + 1} is not UTF-8", lines[:good], place
+                return f"line {before + position + 1} is not UTF-8", lines[:good], position
             good += len(line) + 1
         return "", lines, number
 
@@ -187,7 +319,9 @@ class Listener:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.limits.tick):
                         await self._changed.wait_for(lambda: self._waiting or self._stopped.is_set())
-                batch, self._waiting, self._bytes = self._waiting, [], 0
+                batch = self._waiting
+                self._waiting = []
+                self._bytes = 0
                 self._changed.notify_all()
             await asyncio.to_thread(self._store, b"".join(lines for _, lines, _ in batch))
             for client, _, number in batch:
@@ -203,7 +337,7 @@ class Listener:
             self.spool.finish(before=minute)
 
 
-def address_of(text: str, remote: bool) -> tuple[str, int]:
+def address_of(text: str, *, remote: bool) -> tuple[str, int]:
     """Return host and port of `HOST:PORT` or `PORT`, whose host is 127.0.0.1; raises DeclarationError.
 
     remote: whether other machines may connect.
@@ -212,7 +346,7 @@ def address_of(text: str, remote: bool) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         raise DeclarationError(f"address {text!r}: not an address. Write HOST:PORT, such as 127.0.0.1:9999.")
-    if not remote and not is_loopback_host(host):
+    if not remote and not _is_loopback_host(host):
         raise DeclarationError(
             f"host {host}: other machines reach it, and whoever connects can write. "
             "Listen on 127.0.0.1, or add --remote."
@@ -220,13 +354,13 @@ def address_of(text: str, remote: bool) -> tuple[str, int]:
     return host, int(port)
 
 
-def is_loopback_host(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     """Return whether only this machine reaches an address."""
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except OSError as error:
         raise DeclarationError(f"host {host}: unknown ({error.strerror}). Correct the address.") from error
-    return all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
 @contextmanager
@@ -243,17 +377,17 @@ def storing(folder: Path) -> Generator[None]:
         ) from error
 
 
-def serve(address: str, folder: Path, remote: bool, ready: Callable[[str], None]) -> None:
+def serve(address: str, folder: Path, ready: Callable[[str], None], *, remote: bool) -> None:
     """Take lines into a folder until this process is asked to end (SIGINT, SIGTERM)."""
-    host, port = address_of(address, remote)
+    host, port = address_of(address, remote=remote)
     with storing(folder):
         spool = Spool(folder)
 
     async def run() -> None:
         listener = Listener(spool)
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, listener.stop)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, listener.stop)
         await listener.serve(host, port, ready)
 
     try:

@@ -1,1 +1,0 @@
-"""Take lines from a socket into files that a `Files` source lands."""
