@@ -8,6 +8,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import CodePointer
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+from dagster._core.definitions.reconstruct import (
+    initialize_repository_def_from_pointer,
+    reconstruct_repository_def_from_pointer,
+)
+from dagster._core.definitions.repository_definition import RepositoryLoadData
+from dagster._serdes import deserialize_value, serialize_value
 
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.dagster import factory, keys
@@ -35,14 +43,6 @@ print(json.dumps({
     "assets": sorted(key.to_user_string() for key in graph.get_all_asset_keys()),
 }))
 """
-SERVE = """
-import json, subprocess, sys
-from deltafold.dagster.definitions import defs
-print(json.dumps(sorted(key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys())), flush=True)
-if sys.stdin.readline():
-    subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[1]], input="", text=True, check=True)
-"""
-SINGLE_STATE = keys.state("sales").to_user_string()
 DESCRIPTION = Description(
     name="sales",
     fingerprint="f",
@@ -52,20 +52,6 @@ DESCRIPTION = Description(
     explain="r0 := sales",
     sources=("sales",),
 )
-
-
-class Location:
-    """A process that has loaded the definitions, as Dagster's code server; a line starts the process of a run."""
-
-    def __init__(self, folder: Path) -> None:
-        environment = {**os.environ, "DELTAFOLD_PIPELINES": str(folder)}
-        command, pipe = [sys.executable, "-c", SERVE, SERVE], subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=PROJECT)
-        assert self._process.stdout is not None
-        self.assets: list[str] = json.loads(self._process.stdout.readline())
-
-    def assets_of_a_run(self) -> list[str]:
-        return json.loads(self._process.communicate("run\n")[0])
 
 
 def load(folder: Path) -> dict[str, object]:
@@ -137,18 +123,35 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
 
 
 def test_a_run_sees_the_graph_that_it_was_launched_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Protects a run of selected assets from state tables that became known, or unknown, since the code was loaded."""
-    monkeypatch.delenv(factory.DESCRIPTIONS, raising=False)
-    pipeline = sales.declare(tmp_path)
-    first = Location(tmp_path)
-    assert SINGLE_STATE in first.assets
-    descriptions.save_description(pipeline, DESCRIPTION, print)
-    second = Location(tmp_path)
-    assert SINGLE_STATE not in second.assets
-    assert first.assets_of_a_run() == first.assets
-    (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
-    assert second.assets_of_a_run() == second.assets
-    assert load(tmp_path)["assets"] == first.assets
+    """Protects a run of selected assets from state tables that became known since the code was loaded, or are unknown
+    on the machine where it runs."""
+    pointer = CodePointer.from_module("deltafold.dagster.definitions", "defs", None)
+
+    def load_there(machine: Path, data: RepositoryLoadData | None) -> tuple[set[dg.AssetKey], RepositoryLoadData]:
+        """The assets that a new process of a machine has, and what Dagster stores for its runs; data: stored before."""
+        monkeypatch.setenv("DELTAFOLD_PIPELINES", str(machine))
+        monkeypatch.delitem(sys.modules, "deltafold.dagster.definitions", raising=False)
+        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
+            if data is None:
+                repository = initialize_repository_def_from_pointer(pointer)
+            else:
+                stored = deserialize_value(serialize_value(data), RepositoryLoadData)
+                repository = reconstruct_repository_def_from_pointer(pointer, stored)
+        assert repository.repository_load_data is not None
+        return set(repository.asset_graph.get_all_asset_keys()), repository.repository_load_data
+
+    here = sales.declare(tmp_path / "here" / "pipelines").folder.parent
+    there = sales.declare(tmp_path / "there" / "pipelines").folder.parent
+    single_state, first = load_there(here, None)
+    descriptions.save_description(catalogue.load("sales", here), DESCRIPTION, print)
+    state_tables, second = load_there(here, None)
+    assert keys.state("sales") in single_state and keys.state("sales", "by_shop") in state_tables
+    assert load_there(here, first)[0] == single_state
+    assert load_there(there, None)[0] == single_state
+    assert load_there(there, second)[0] == state_tables
+    (here / "sales" / "query.sql").write_text("SELECT count(*) AS n FROM sales")
+    assert load_there(here, None)[0] == single_state
+    assert load_there(here, second)[0] == state_tables
 
 
 def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:

@@ -18,11 +18,19 @@ import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from pyspark.sql import SparkSession
 
-from deltafold.dagster import factory, failures, keys, metadata
-from deltafold.dagster.external import SUBMIT_VARIABLE, PipesAnswers, PipesSpark, SubmittedSpark, run_group
+from deltafold.dagster import factory, keys, metadata, resources, steps
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
-from deltafold.dagster.resources import HOST_VARIABLE, SparkResource, StepContext, TaskRunner
-from deltafold.dagster.steps import landing, refreshing
+from deltafold.dagster.resources import (
+    HOST_VARIABLE,
+    SUBMIT_VARIABLE,
+    PipesAnswers,
+    PipesSpark,
+    SparkResource,
+    StepContext,
+    SubmittedSpark,
+    TaskRunner,
+    run_group,
+)
 from deltafold.operations.rollback import Rollback
 from deltafold.pipelines import catalogue
 from deltafold.spark.host.keeper import publish
@@ -137,8 +145,7 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again without a pause."""
-    for step in (landing, refreshing):
-        monkeypatch.setattr(step, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
+    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=resources.CRASHES.max_retries))
 
 
 PYTHON = shlex.quote(sys.executable)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltafold.dagster.automation.folders import delta_version, partition_signatures
-from deltafold.landing.folder import UNPARTITIONED
+from deltafold.dagster.folders import delta_version, partition_signatures
+from deltafold.landing.landing import UNPARTITIONED
 from tests.dagster import sales
 
 

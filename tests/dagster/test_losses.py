@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from deltafold.cli.orchestrator import Refreshed
 from deltafold.dagster import keys, runless
-from deltafold.dagster.steps.losses import LOSS_CHECK
+from deltafold.dagster.checks import LOSS_CHECK
 from deltafold.lake.protocol import Lake
 from tests.dagster import sales
 from tests.dagster.test_runs import DagsterSandbox, days

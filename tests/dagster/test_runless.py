@@ -16,8 +16,7 @@ from deltafold.algebra.results.report import Landing, Report
 from deltafold.cli import commands as cli
 from deltafold.cli import orchestrator
 from deltafold.cli.orchestrator import Landed, Refreshed, Verified
-from deltafold.dagster import following, keys, metadata, runless
-from deltafold.dagster.steps import checks
+from deltafold.dagster import checks, following, keys, metadata, runless
 from deltafold.pipelines import catalogue, descriptions
 from tests.cli.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, PretendedView, pretend
 from tests.dagster import sales

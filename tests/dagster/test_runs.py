@@ -9,10 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.api import View
-from deltafold.dagster import factory, failures, keys
+from deltafold.dagster import factory, keys, resources, steps
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import SparkResource
-from deltafold.dagster.steps import landing
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales
@@ -206,7 +205,7 @@ def test_a_malformed_row_stops_the_run_with_a_sentence(
 
 def test_a_crash_is_tried_again(quick: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
-    monkeypatch.setattr(landing, "CRASHES", dg.RetryPolicy(max_retries=failures.CRASHES.max_retries))
+    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=resources.CRASHES.max_retries))
     crashes = [OSError("the disk blinked")]
     opened = SparkResource.open
 

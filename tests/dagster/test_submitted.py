@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from deltafold.dagster import factory
-from deltafold.dagster.external import SubmittedSpark
+from deltafold.dagster.resources import SubmittedSpark
 from deltafold.pipelines import catalogue
 from deltafold.spark.cache import cache_folder
 from deltafold.spark.host.process import start_of

@@ -14,8 +14,7 @@ from typer.testing import CliRunner, Result
 from deltafold.api import Stream
 from deltafold.cli import commands as cli
 from deltafold.cli import exit_codes, scaffold
-from deltafold.dagster import factory, keys
-from deltafold.dagster.automation import arrivals
+from deltafold.dagster import automation, factory, keys
 from deltafold.dagster.resources import SparkResource
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
@@ -76,9 +75,9 @@ def test_dagster_lands_a_stream(in_memory: Lake, home: Path, spark: SparkSession
     """Protects from a run that refreshes without what has arrived."""
     pipeline = catalogue.load("clicks", home.parent)
     defined = factory.build({"clicks": pipeline}, {}, SparkResource())
-    before = arrivals.look(pipeline, datetime.now(UTC))
+    before = automation.signatures_of(pipeline, datetime.now(UTC))
     (home / "in" / "a.json").write_text('{"id":1,"page":"a"}\n')
-    assert arrivals.changed_keys(before, arrivals.look(pipeline, datetime.now(UTC))) == ["*"]
+    assert automation.changed_keys(before, automation.signatures_of(pipeline, datetime.now(UTC))) == ["*"]
     instance = dg.DagsterInstance.ephemeral()
     assert defined.resolve_job_def("clicks_update").execute_in_process(instance=instance).success
     event = instance.get_latest_materialization_event(keys.landed("clicks", "clicks"))

@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
-    from deltafold.dagster.external import PipesSpark, SubmittedSpark
     from deltafold.dagster.factory import load_definitions
-    from deltafold.dagster.resources import SparkResource
+    from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark
 
 __all__ = ["PipesSpark", "SparkResource", "SubmittedSpark", "load_definitions"]
 
-_PLACES = {
-    "PipesSpark": "external", "SparkResource": "resources", "SubmittedSpark": "external", "load_definitions": "factory",
-}  # fmt: skip
+_MODULES = {
+    "PipesSpark": "resources",
+    "SparkResource": "resources",
+    "SubmittedSpark": "resources",
+    "load_definitions": "factory",
+}
 
 
 def __getattr__(name: str) -> object:
     """Return a public name, which is imported now. Raises MissingPackageError if Dagster is not installed."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'deltafold.dagster' has no attribute {name!r}")
     with explain_missing_packages():
-        value = getattr(import_module(f"deltafold.dagster.{_PLACES[name]}"), name)
+        value = getattr(import_module(f"deltafold.dagster.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

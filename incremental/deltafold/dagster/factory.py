@@ -1,37 +1,32 @@
-"""Build Dagster's definitions from the declared pipelines and the known descriptions of their plans.
+"""Build Dagster's definitions from the declared pipelines and the descriptions of their compiled plans.
 
 Each pipeline becomes a landing asset for each Files source and each stream, an external asset for each Delta source,
 one refresh step that materialises its state tables and its view, a blocking check, jobs, sensors, and a schedule if one
 is declared. A pipeline with an invalid declaration becomes an asset that shows the error, so that the others
 still load.
 
-Loading reads text only: no JVM is started, no query analysed. A run loads the definitions again in its own process, and
-must see the graph that it was launched from even if a description was written in between. So the descriptions that were
-read when the code location was loaded are passed, in a variable, to the processes of its runs. (On another machine
-there are no descriptions but those that it wrote itself.)
+Loading reads text only: no JVM is started, no query analysed. A run loads the definitions again in its own process, on
+another machine where runs are launched elsewhere, and must see the graph that it was launched from, also if another
+description has been written since, or none is there. So the descriptions are the state of a component of Dagster: they
+are read once, when the code location is loaded, and Dagster hands them to each run.
 """
 
-import base64
 import json
 import os
 import warnings
-import zlib
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 
 import dagster as dg
+from dagster.components import DefsStateConfig, DefsStateConfigArgs
 
 from deltafold.algebra.results.report import Description
-from deltafold.dagster import jobs, keys
-from deltafold.dagster.automation import schedules, sensors
-from deltafold.dagster.external import SUBMIT_VARIABLE, SubmittedSpark
-from deltafold.dagster.resources import SparkResource, TaskRunner
-from deltafold.dagster.steps import checks, landing, refreshing, upkeep
+from deltafold.dagster import automation, checks, keys, steps
+from deltafold.dagster.resources import SUBMIT_VARIABLE, SparkResource, SubmittedSpark, TaskRunner
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 
-DESCRIPTIONS = "DELTAFOLD_DESCRIPTIONS"
-LARGEST_VARIABLE = 100_000  # bytes; Linux allows 131,072
 UNDECLARED = "not_declared_well"
 
 
@@ -45,7 +40,7 @@ def load_definitions(spark: TaskRunner | None = None) -> dg.Definitions:
     with warnings.catch_warnings():  # parts of Dagster that may change in a later release
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        return _load(spark or _default_spark())
+        return dg.build_defs_for_component(_DeclaredPipelines(spark or _default_spark()))
 
 
 def _default_spark() -> TaskRunner:
@@ -53,27 +48,31 @@ def _default_spark() -> TaskRunner:
     return SubmittedSpark(command=command) if command else SparkResource()
 
 
-def _load(spark: TaskRunner) -> dg.Definitions:
-    found = catalogue.survey_pipelines()
-    text = _passed_on()
-    if text is None:
-        loaded = {name: descriptions.load_description(one) for name, one in found.items() if isinstance(one, Pipeline)}
-        text = json.dumps({name: description.to_json() for name, description in loaded.items() if description})
-    _pass_on(text)
-    described = {name: Description.from_json(one) for name, one in json.loads(text).items()}
-    return build(found, described, spark)
+class _DeclaredPipelines(dg.StateBackedComponent):
+    """The declared pipelines; their state is the descriptions of their plans, as of the load of the code location."""
 
+    def __init__(self, spark: TaskRunner) -> None:
+        self._spark = spark
 
-def _passed_on() -> str | None:
-    """Return the descriptions that the process which started this one was loaded with; None if it passed on none."""
-    process, _, packed = os.environ.get(DESCRIPTIONS, "").partition(" ")
-    return zlib.decompress(base64.b64decode(packed)).decode() if process == str(os.getppid()) else None
+    @property
+    def defs_state_config(self) -> DefsStateConfig:
+        """Tell Dagster to read the state when the code location is loaded, and only then."""
+        return DefsStateConfig.from_args(DefsStateConfigArgs.legacy_code_server_snapshots(), "deltafold")
 
+    def write_state_to_path(self, state_path: Path) -> None:
+        """Write the descriptions that this machine has, by pipeline."""
+        texts: dict[str, str] = {}
+        for name, pipeline in catalogue.survey_pipelines().items():
+            description = None if isinstance(pipeline, DeclarationError) else descriptions.load_description(pipeline)
+            if description is not None:
+                texts[name] = description.to_json()
+        state_path.write_text(json.dumps(texts))
 
-def _pass_on(text: str) -> None:
-    """Hand descriptions to the processes that this one starts for runs; many more than fit are read again there."""
-    packed = f"{os.getpid()} {base64.b64encode(zlib.compress(text.encode())).decode()}"
-    os.environ[DESCRIPTIONS] = packed if len(packed) <= LARGEST_VARIABLE else ""
+    def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
+        """Return the definitions of all pipelines, with the descriptions that were read at the load."""
+        texts: dict[str, str] = json.loads(state_path.read_text()) if state_path else {}
+        described = {name: Description.from_json(text) for name, text in texts.items()}
+        return build(catalogue.survey_pipelines(), described, self._spark)
 
 
 def build(
@@ -102,24 +101,20 @@ def of_pipeline(pipeline: Pipeline, described: Description | None) -> dg.Definit
         pipeline: the declared pipeline.
         described: the description of its compiled plan, if there is one.
     """
-    refresh = refreshing.refresh_assets(pipeline, described)
+    refresh = steps.refresh_assets(pipeline, described)
     refreshed = sorted(refresh.keys)
-    declared = (schedules.schedule_of(pipeline, refreshed), checks.check_schedule(pipeline))
-    watching = [sensors.follow_sensor(pipeline)]
+    sensors = [automation.follow_sensor(pipeline)]
     if pipeline.folders:
-        watching.append(sensors.folder_sensor(pipeline, refreshed))
-    if sensors.watched_tables(pipeline):
-        watching.append(sensors.table_sensor(pipeline))
+        sensors.append(automation.folder_sensor(pipeline, refreshed))
+    if automation.watched_tables(pipeline):
+        sensors.append(automation.table_sensor(pipeline))
+    landings = [steps.landing_asset(pipeline, source) for source in pipeline.landed]
     return dg.Definitions(
-        assets=[
-            *(landing.landing_asset(pipeline, source) for source in pipeline.landed),
-            *_external(pipeline),
-            refresh,
-        ],
+        assets=[*landings, *_external(pipeline), refresh],
         asset_checks=[checks.equality_check(pipeline)],
-        jobs=[*jobs.jobs_of(pipeline), upkeep.upkeep_job(pipeline), checks.check_job(pipeline)],
-        schedules=[upkeep.upkeep_schedule(pipeline), *(each for each in declared if each)],
-        sensors=watching,
+        jobs=[*automation.jobs_of(pipeline), steps.upkeep_job(pipeline)],
+        schedules=automation.schedules_of(pipeline, refreshed),
+        sensors=sensors,
     )
 
 

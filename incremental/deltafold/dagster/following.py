@@ -6,11 +6,16 @@ view is behind when these differ. So it does not matter which process landed, wh
 refresh was running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh
 of the pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed
 by one refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
+
+A table that a pipeline reads by its name in the catalog is watched at a path: only Spark can query the catalog. So the
+materialisation of a view contains the paths that its refresh found, and the sensors, which start no Spark, read there.
+The next refresh detects a table that is dropped, renamed or pointed elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import dagster as dg
 from filelock import FileLock, Timeout
@@ -20,6 +25,9 @@ from deltafold.pipelines.catalogue import Pipeline
 
 _LAST_BACKFILLS = 100  # the newest; a filter by status has no public name
 _UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
+
+LOCATIONS = "locations"
+"""The metadata name, in a view's materialisation, of the locations of the tables that it read by name."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +40,18 @@ class Event:
 
 def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
     """Return the last event of every source that has one."""
-    found = {name: last_materialisation(instance, key) for name, key in source_keys(pipeline).items()}
-    return {
-        name: Event(record.storage_id, recorded)
-        for name, record in found.items()
-        if record and (recorded := _version_in(_metadata(record))) is not None
-    }
+    events: dict[str, Event] = {}
+    for name, key in source_keys(pipeline).items():
+        record = last_materialisation(instance, key)
+        if record and (recorded := _version_in(_metadata(record))) is not None:
+            events[name] = Event(record.storage_id, recorded)
+    return events
 
 
 def consumed_versions(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """Return the versions that the view's last refresh in Dagster consumed, by source; None before the first."""
     versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
-    return versions if isinstance(versions, Mapping) else None
+    return cast(Mapping[str, int | str], versions) if isinstance(versions, Mapping) else None
 
 
 def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None) -> Sequence[str]:
@@ -122,3 +130,26 @@ def last_metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str
 def _metadata(record: dg.EventLogRecord) -> Mapping[str, object]:
     event = record.asset_materialization
     return {name: value.value for name, value in event.metadata.items()} if event else {}
+
+
+def of_tables(paths: Mapping[str, str]) -> Mapping[str, dg.MetadataValue]:
+    """Return the paths of the tables that a refresh read by name as metadata, empty if there are none."""
+    return {LOCATIONS: dg.MetadataValue.json(dict(paths))} if paths else {}
+
+
+def find_location(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
+    """Return the path of a Delta source; None for one declared by name that no refresh has found yet."""
+    declared = pipeline.declaration.sources[source]
+    if declared.delta:
+        return declared.delta
+    recorded: Any = last_metadata(instance, keys.view(pipeline.name)).get(LOCATIONS)
+    return recorded.get(declared.table) if isinstance(recorded, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def unknown_location(pipeline: Pipeline, source: str) -> str:
+    """Return the reason for skipping a source whose path is unknown, and the fix."""
+    table = pipeline.declaration.sources[source].table
+    return (
+        f"The location of table {table} (source {source}) is not known. Refresh {pipeline.name} once, since only Spark "
+        "can query the catalog."
+    )

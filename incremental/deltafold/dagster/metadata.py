@@ -4,14 +4,43 @@ Dagster's pages interpret the names with `dagster/` (columns, row count, address
 library's reports.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
 from deltafold.algebra.results.report import Description, Landing, Report, StateDescription, Verification
 from deltafold.algebra.results.upkeep import Upkeep
-from deltafold.dagster.picture import cost_picture, rounds_picture
+from deltafold.pipelines import picture
 from deltafold.pipelines.tasks import RefreshedView
+
+
+def _cost_picture(history: Sequence[Report], title: str) -> str:
+    """Draw refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
+
+    Args:
+        history: a view's last reports, oldest first.
+        title: of the chart.
+    """
+    if not history:
+        return "No refresh has finished yet."
+    image = picture.cost(
+        [f"epoch {report.epoch}" for report in history],
+        [report.change_rows for report in history],
+        {"refresh": [report.seconds for report in history]},
+        title,
+    )
+    return _embed(f"{title}: seconds of the last {len(history)} refreshes", image)
+
+
+def _rounds_picture(report: Report) -> str:
+    """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
+    return _embed(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
+
+
+def _embed(text: str, image: bytes) -> str:
+    return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"
+
 
 Metadata = Mapping[str, dg.MetadataValue]
 
@@ -47,8 +76,8 @@ def of_partition(landing: Landing, key: str) -> Metadata:
         word = "unchanged since it was landed"
     else:
         word = "empty: it has no files"
-    left_out = dg.MetadataValue.int(landing.quarantined.get(key, 0))
-    return {"partition": dg.MetadataValue.text(word), "rows in quarantine": left_out}
+    quarantined = dg.MetadataValue.int(landing.quarantined.get(key, 0))
+    return {"partition": dg.MetadataValue.text(word), "rows in quarantine": quarantined}
 
 
 def of_state(state: StateDescription) -> Metadata:
@@ -73,7 +102,7 @@ def data_version(generation: object, epoch: object) -> str:
 def read_versions(report: Report, below: Mapping[str, str]) -> Mapping[str, int | str]:
     """Return the version up to which a refresh has read each source; below: views that are sources, by source name."""
     tables = report.table_versions
-    versions = {each.view: data_version(each.generation, each.epoch) for each in report.below}
+    versions = {refreshed.view: data_version(refreshed.generation, refreshed.epoch) for refreshed in report.below}
     return tables | {source: versions[view] for source, view in below.items() if view in versions}
 
 
@@ -113,10 +142,10 @@ def _loops(report: Report) -> Metadata:
         for loop, phases in report.rounds.items()
         for phase, moved in phases.items()
     ]
-    residuals = [(loop, _first([f"{each:.3g}" for each in found])) for loop, found in report.residuals.items()]
+    residuals = [(loop, _first([f"{value:.3g}" for value in values])) for loop, values in report.residuals.items()]
     return {
         "loops": dg.MetadataValue.md(_table(("loop", "phase", "rounds", "rows in each"), rows)),
-        "rounds of loops": dg.MetadataValue.md(rounds_picture(report)),
+        "rounds of loops": dg.MetadataValue.md(_rounds_picture(report)),
         **({"residuals": dg.MetadataValue.md(_table(("loop", "of each step"), residuals))} if residuals else {}),
     }
 
@@ -136,11 +165,11 @@ def view_metadata(done: RefreshedView) -> Metadata:
         **({"dagster/table_name": dg.MetadataValue.text(done.address.publish_as)} if done.address.publish_as else {}),
         "plan": dg.MetadataValue.text(done.description.mode),
         "explain": dg.MetadataValue.md(f"```\n{done.description.explain}\n```"),
-        "cost": dg.MetadataValue.md(cost_picture(done.history, done.description.name)),
+        "cost": dg.MetadataValue.md(_cost_picture(done.history, done.description.name)),
     }
 
 
-def of_verification(verification: Verification, show_rows: bool) -> Metadata:
+def of_verification(verification: Verification, *, show_rows: bool) -> Metadata:
     """Return the differences of a view from the batch query; show_rows: with a few of the rows that differ."""
     sample = "\n".join(verification.sample) if show_rows else ""
     measured = {
@@ -162,8 +191,8 @@ def of_upkeep(done: Upkeep) -> Metadata:
     """Return the rewritten and removed files, and the retention."""
     head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
     rows = [
-        (name, each.work, *map(str, (each.partitions, *each.files, each.removed, each.freed)))
-        for name, each in done.tables.items()
+        (name, table.work, *map(str, (table.partitions, *table.files, table.removed, table.freed)))
+        for name, table in done.tables.items()
     ]
     return {
         "summary": dg.MetadataValue.text(done.sentence),

@@ -60,5 +60,5 @@ def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]
         keys: at least one key, each of them in `order`.
         order: all keys in the definition's own order.
     """
-    places = [order.index(key) for key in keys]
-    return {RANGE_START: order[min(places)], RANGE_END: order[max(places)]}
+    positions = [order.index(key) for key in keys]
+    return {RANGE_START: order[min(positions)], RANGE_END: order[max(positions)]}

@@ -1,21 +1,40 @@
-"""Provide the Spark session of a run, started when first needed, from the settings of the resource and pipeline.
+"""Do the part of a step that needs Spark: in the process of the run, or in one of its own through Dagster Pipes.
 
 SparkResource keeps the contract of dagster-pyspark's LazyPySparkResource (`spark_session`, `spark_context`,
-`spark_config`), and starts Spark with Delta Lake as the rest of the project does. Nothing is started where a host
-keeps a Spark with these settings (`deltafold host start`): the run attaches to it. `host` names another one's file.
+`spark_config`), and starts Spark with Delta Lake, at its first use, with the settings of the resource and of the
+pipeline. Where a host keeps a Spark with these settings (`deltafold host start`), the run attaches to it. `host` names
+another one's file.
+
+PipesSpark starts a process that runs `deltafold step`: under spark-submit, or as a job of a platform. It gets the task,
+and sends back the result, from which the step makes the same events as from one of Dagster's own process. Its progress
+is logged to the run; its standard output and error are the run's, where the client of the platform shows them.
+
+Errors become failed steps that show their cause, and no value of a row (pipelines/tasks.py describes them). Dagster
+stores a failure with its causes in the event database, so a failure has no cause, unless the pipeline declares
+`show_rows_in_errors: true`.
 """
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+import shlex
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
-from deltafold.dagster.failures import failures
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.cli.orchestrator import EXTRA, read_fault
 from deltafold.pipelines import catalogue
+from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.declaration import SparkPart
-from deltafold.pipelines.tasks import Task, TaskResult
+from deltafold.pipelines.tasks import Task, TaskFault, TaskResult, explain_fault, read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,15 +42,60 @@ if TYPE_CHECKING:
     from deltafold.api import View, Warehouse
 
 HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
-
-
+SUBMIT_VARIABLE = "DELTAFOLD_SUBMIT"
+AGAIN = "What was begun is finished by the next attempt or run."
+GRACE_SECONDS = 20.0  # for a process that is asked to end
 StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
+
+CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+
+
+class CancelledStepError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
+    """A step's run was cancelled. As a DagsterError it ends the run: other interrupts are tried again by CRASHES."""
+
+
+@contextlib.contextmanager
+def end_when_cancelled() -> Generator[None]:
+    """Raise CancelledStepError for an interrupt of the body."""
+    try:
+        yield
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
+        raise CancelledStepError from interrupt
+
+
+@contextlib.contextmanager
+def failures(pipeline: Pipeline) -> Generator[None]:
+    """Raise the exceptions of the body as Dagster Failures, without values of rows unless the pipeline shows them.
+
+    Raises:
+        dg.Failure: with the traceback of the exception, whose lines are code.
+        CancelledStepError: the run was cancelled.
+    """
+    shown = pipeline.declaration.show_rows_in_errors
+    from deltafold.spark.lost import explain_lost_spark
+
+    try:
+        with end_when_cancelled(), explain_lost_spark():
+            yield
+    except CancelledStepError:
+        raise
+    except Exception as error:
+        if shown and not isinstance(error, DeltafoldError):
+            raise
+        failure = failure_of(explain_fault(error, show_rows=shown))
+        raise failure.with_traceback(error.__traceback__) from (error if shown else None)
+
+
+def failure_of(fault: TaskFault) -> dg.Failure:
+    """Return the failure of a step for a fault, which the step's policy tries again if that may help."""
+    metadata = {name: dg.MetadataValue.text(text) for name, text in fault.parts.items()}
+    return dg.Failure(fault.sentence, metadata=metadata, allow_retries=fault.again)
 
 
 class TaskRunner(Protocol):
     """Does the part of a step that needs Spark, in this process or in another one."""
 
-    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[TaskResult]) -> TaskResult:
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline, and log its progress to the run.
 
         Raises:
@@ -53,13 +117,13 @@ class SparkResource(LazyPySparkResource):
         description="File of a warm Spark host: runs attach to that Spark, and start their own only if it is gone.",
     )
 
-    def run(self, context: StepContext, pipeline: catalogue.Pipeline, task: Task[TaskResult]) -> TaskResult:
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline in this process; see TaskRunner."""
         with failures(pipeline):
             warehouse, view = self.open(pipeline)
             return task.do(pipeline, warehouse, view, context.log.info)
 
-    def open(self, pipeline: catalogue.Pipeline) -> "tuple[Warehouse, View]":
+    def open(self, pipeline: Pipeline) -> "tuple[Warehouse, View]":
         """Open a pipeline's warehouse and view, on a Spark with the pipeline's settings.
 
         Raises:
@@ -67,12 +131,17 @@ class SparkResource(LazyPySparkResource):
         """
         from deltafold.spark.lost import was_lost
 
-        if self._spark_session is None or was_lost(self._spark_session):
-            self._spark_session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
-        return catalogue.open(pipeline, self._spark_session)
+        session = self._started
+        if session is None or was_lost(session):
+            self._spark_session = session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
+        return catalogue.open(pipeline, session)
+
+    @property
+    def _started(self) -> "SparkSession | None":
+        return cast("SparkSession | None", self._spark_session)  # None before the first use, unlike its declared type
 
     def _init_session(self) -> None:
-        if self._spark_session is None:
+        if self._started is None:
             self._spark_session = self._start("deltafold", SparkPart())
 
     def _start(self, name: str, wished: SparkPart) -> "SparkSession":
@@ -81,6 +150,107 @@ class SparkResource(LazyPySparkResource):
 
         if self.host:
             os.environ[HOST_VARIABLE] = self.host
-        known = {"master": wished.master or self.master, "memory": wished.memory or self.memory}
-        given: Any = {key: value for key, value in known.items() if value}
-        return session.start(name, settings={**self.spark_config, **wished.settings}, warm=wished.warm, **given)
+        named = {"master": wished.master or self.master, "memory": wished.memory or self.memory}
+        options: Any = {name: value for name, value in named.items() if value}
+        return session.start(name, settings={**self.spark_config, **wished.settings}, warm=wished.warm, **options)
+
+
+class PipesAnswers(Protocol):
+    """What a client of Dagster Pipes returns; a `dg.PipesSession` is one, too."""
+
+    def get_custom_messages(self) -> Sequence[Any]:
+        """Return the messages that the process sent."""
+        ...
+
+
+class PipesSpark(dg.ConfigurableResource[Any], ABC):
+    """Spark in another process for each step; a subclass starts it by a client of Dagster Pipes."""
+
+    @abstractmethod
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
+        """Run `deltafold step` on the platform to its end, by `client.run(context=context, extras=extras, …)`."""
+
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
+        """Do a task on a pipeline in another process; see TaskRunner."""
+        asked = {"pipeline": pipeline.name, "task": asdict(task)}  # pyright: ignore[reportArgumentType]
+        with end_when_cancelled():
+            answers = self.launch(context, {EXTRA: asked}).get_custom_messages()
+        if not answers:
+            raise dg.Failure(
+                f"{pipeline.name}: the process of this step ended without a result: it does not run `deltafold step`, "
+                f"or its messages did not arrive. See its output and the logs of this run, and correct how it is "
+                f"started. {AGAIN}"
+            )
+        if fault := read_fault(answers[-1]):
+            raise failure_of(fault)
+        return read_result(task, answers[-1]["result"])
+
+
+class SubmittedSpark(PipesSpark):
+    """Spark in a process that a command on this machine starts, such as spark-submit in client mode."""
+
+    command: str = Field(
+        description="The command line of Deltafold, such as: spark-submit --master yarn job.py; `step` is added. "
+        "Quotes are those of a shell."
+    )
+
+    def launch(self, context: StepContext, extras: Mapping[str, Any]) -> PipesAnswers:
+        """Run the command to its end.
+
+        Raises:
+            dg.Failure: it cannot be started, or it ended with an error before it sent a result.
+        """
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            why = (
+                f"{SUBMIT_VARIABLE}: {str(error).lower()} in {self.command}. Correct it, and reload the code location."
+            )
+            raise dg.Failure(why, allow_retries=False) from error
+        with dg.open_pipes_session(
+            context=context,
+            context_injector=dg.PipesTempFileContextInjector(),
+            message_reader=dg.PipesTempFileMessageReader(),
+            extras=extras,
+        ) as session:
+            try:
+                code = run_group([*words, "step"], os.environ | session.get_bootstrap_env_vars())
+            except OSError as error:
+                why = f"{words[0]}: it cannot be started: {error.strerror}. Correct {SUBMIT_VARIABLE}."
+                raise dg.Failure(why, allow_retries=False) from error
+        if code and not session.get_custom_messages():
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+            raise dg.Failure(
+                f"{self.command} ended {how} before it sent a result. See its output, which is that of the run, and "
+                f"correct {SUBMIT_VARIABLE} if it is wrong. {AGAIN}"
+            )
+        return session
+
+
+def run_group(command: Sequence[str], environment: Mapping[str, str], grace: float = GRACE_SECONDS) -> int:
+    """Run a command to its end, and return its exit code, or -number of the signal that ended it.
+
+    If this process is interrupted, the command is ended, too, with all processes that it started: asked by SIGINT, and
+    killed after `grace` seconds. Raises OSError if it cannot be started.
+    """
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait()
+    except BaseException:
+        try:
+            end_group(process, grace)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def end_group(process: subprocess.Popen[bytes], grace: float) -> None:
+    """Ask all processes of a group to end, and wait for it at most `grace` seconds."""
+    deadline = time.monotonic() + grace
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)  # raises once none is left
+            time.sleep(0.2)

@@ -19,10 +19,9 @@ from filelock import FileLock
 
 from deltafold.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
 from deltafold.cli.orchestrator import Landed, Refreshed, ReportedWork, Verified
-from deltafold.dagster import following, keys, metadata
+from deltafold.dagster import checks, epochs, following, keys, metadata
+from deltafold.dagster.checks import loss_events
 from deltafold.dagster.partitions import can_be, partitions_of
-from deltafold.dagster.steps import checks, epochs
-from deltafold.dagster.steps.losses import loss_events
 from deltafold.lake.durable import make_private
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
@@ -47,10 +46,10 @@ def report_to(instance: dg.DagsterInstance, works: Sequence[ReportedWork]) -> No
 
     The pipelines' sensors are locked meanwhile: they would request a refresh between a landing's event and the next.
     """
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for lock in sorted({following.report_lock(work.pipeline) for work in works}):
             make_private(lock.parent)
-            held.enter_context(FileLock(lock, timeout=WAIT_SECONDS))
+            locks.enter_context(FileLock(lock, timeout=WAIT_SECONDS))
         for work in works:
             for event in _events(instance, work):
                 instance.report_runless_asset_event(event)
@@ -63,8 +62,8 @@ def _events(instance: dg.DagsterInstance, work: ReportedWork) -> Iterator[Dagste
         case Refreshed(pipeline, view, done, below):
             if not (below and done.verdict == NOTHING_TO_DO and _is_known(instance, pipeline, done)):
                 yield from _refresh(instance, pipeline, view, done)
-        case Verified(pipeline, view, found):
-            yield from _verification(instance, pipeline, view, found)
+        case Verified(pipeline, view, verification):
+            yield from _verification(instance, pipeline, view, verification)
 
 
 def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
@@ -72,17 +71,20 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
 
     At least one event if the table has another version than Dagster knows, because of a compaction or another landing.
     """
-    key, details = keys.landed(pipeline.name, landing.source), metadata.of_landing(landing)
+    key = keys.landed(pipeline.name, landing.source)
+    details = metadata.of_landing(landing)
     tags = epochs.version_tags(str(landing.version), descriptions.digest(pipeline), {})
     missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:
             yield dg.AssetMaterialization(key, metadata=details, tags=tags)
         return
-    now, reported = datetime.now(UTC), instance.get_materialized_partitions(key)
-    unchanged = [each for each in landing.unchanged if can_be(pipeline, each, now)]
-    others = [each for each in unchanged if each not in reported] or (unchanged[-1:] if missed else [])
-    changed = [each for each in (*landing.landed, *landing.removed) if can_be(pipeline, each, now)]
+    now = datetime.now(UTC)
+    reported = instance.get_materialized_partitions(key)
+    unchanged = [partition for partition in landing.unchanged if can_be(pipeline, partition, now)]
+    unreported = [partition for partition in unchanged if partition not in reported]
+    others = unreported or (unchanged[-1:] if missed else [])
+    changed = [partition for partition in (*landing.landed, *landing.removed) if can_be(pipeline, partition, now)]
     chosen = sorted([*changed, *others])
     if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
         instance.add_dynamic_partitions(pipeline.name, chosen)  # existing partitions are kept
@@ -108,16 +110,18 @@ def _tables_of_others(
 ) -> Iterator[dg.AssetMaterialization]:
     for name, source in pipeline.declaration.sources.items():
         if (source.delta or source.table) and name in done.versions:
-            key, (_, version) = keys.external(pipeline.name, name), done.versions[name]
+            key = keys.external(pipeline.name, name)
+            _, version = done.versions[name]
             if following.version(instance, key) != version:
                 yield epochs.table_version(key, version, "was read by a refresh")
 
 
 def _verification(
-    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", found: Verification
+    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", verification: Verification
 ) -> Iterator[DagsterEvent]:
     """Yield the check of the view's last materialisation, after the materialisation if that is of another epoch."""
-    key, last = keys.view(pipeline.name), view.history()[-1]
+    key = keys.view(pipeline.name)
+    last = view.history()[-1]
     if not _is_known(instance, pipeline, last):
         yield from _refresh(instance, pipeline, view, last)
     record = following.last_materialisation(instance, key)
@@ -125,9 +129,9 @@ def _verification(
     yield dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=checks.CHECK,
-        passed=found.ok,
-        description=found.sentence,
-        metadata=metadata.of_verification(found, pipeline.declaration.show_rows_in_errors),
+        passed=verification.ok,
+        description=verification.sentence,
+        metadata=metadata.of_verification(verification, show_rows=pipeline.declaration.show_rows_in_errors),
         blocking=True,
         target_materialization_data=_target(record),
     )

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from deltafold.dagster import factory, keys, locations, partitions
+from deltafold.dagster import factory, following, keys, partitions
 from deltafold.dagster.resources import SparkResource
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.tasks import find_locations
@@ -203,7 +203,7 @@ def test_a_table_by_name_is_watched_where_a_refresh_found_it(tmp_path: Path, ins
     tables = {"orders": SimpleNamespace(path=str(tmp_path / "lake"))}
     view: Any = SimpleNamespace(warehouse=SimpleNamespace(tables=lambda: tables))
     report = replace(REPORT, versions={"orders": (None, 3), "rates": (None, 0)})
-    shown = locations.of_tables(find_locations(pipeline, view, report))
+    shown = following.of_tables(find_locations(pipeline, view, report))
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.view("named"), metadata=shown))
     [event] = tick(pipeline, "tables", instance).asset_events
     assert event.asset_key == keys.external("named", "orders")

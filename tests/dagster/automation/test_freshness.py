@@ -9,7 +9,7 @@ from dagster._utils.schedules import cron_string_iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltafold.dagster.automation.freshness import freshness_of
+from deltafold.dagster.epochs import freshness_of
 from deltafold.pipelines.declaration import cron
 from deltafold.pipelines.declaration.cron import longest_pause
 

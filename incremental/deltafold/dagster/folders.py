@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from upath import UPath
@@ -46,8 +46,8 @@ def partition_signatures(path: str, column: str | None) -> Mapping[str, str]:
         children = [child for child in folder.iterdir() if child.name.startswith(prefix) and child.is_dir()]
         folders = {unquote(child.name.removeprefix(prefix)): child for child in children}
     # The same file properties by which a landing detects a changed partition.
-    found = {key: data_files(folders[key]) for key in sorted(folders)}
-    return {key: _digest(files) for key, files in found.items() if files}
+    files = {key: data_files(folders[key]) for key in sorted(folders)}
+    return {key: _digest(of_partition) for key, of_partition in files.items() if of_partition}
 
 
 def delta_version(path: str) -> int | None:
@@ -60,7 +60,8 @@ def delta_version(path: str) -> int | None:
         The version, or None where there is no Delta table (yet).
     """
     log = UPath(path) / "_delta_log"
-    log.fs.invalidate_cache()  # some file systems remember the first listing for ever
+    system: Any = log.fs  # fsspec has no types
+    system.invalidate_cache()  # some file systems remember the first listing for ever
     if not log.is_dir():
         return None
     commits = (_COMMIT.fullmatch(entry.name) for entry in log.iterdir())
@@ -70,16 +71,18 @@ def delta_version(path: str) -> int | None:
 def _store_signatures(path: str, column: str | None) -> Mapping[str, str]:
     """Return the signatures of a folder in a store, whose files are listed at once."""
     folder = UPath(path)
-    system, root = folder.fs, folder.path.rstrip("/")
+    root = folder.path.rstrip("/")
+    system: Any = folder.fs  # fsspec has no types
     system.invalidate_cache()
-    found: dict[str, list[object]] = {}
-    for name, file in sorted(cast(dict[str, dict[str, Any]], system.find(root, detail=True)).items()):
+    listed: dict[str, dict[str, Any]] = system.find(root, detail=True)
+    facts: dict[str, list[object]] = {}
+    for name, file in sorted(listed.items()):
         *above, last = name.removeprefix(root).strip("/").split("/")
         key = _store_key(above, column)
         if key is not None and all(map(is_data, (*above, last))):
-            facts = [last, file["size"], *(str(file[fact]) for fact in CHANGES if fact in file)]
-            found.setdefault(key, []).append(facts)
-    return {key: _digest(files) for key, files in found.items()}
+            changes = [str(file[fact]) for fact in CHANGES if fact in file]
+            facts.setdefault(key, []).append([last, file["size"], *changes])
+    return {key: _digest(of_partition) for key, of_partition in facts.items()}
 
 
 def _store_key(above: Sequence[str], column: str | None) -> str | None:

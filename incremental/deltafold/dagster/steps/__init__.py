@@ -1,1 +1,0 @@
-"""Run steps: land a source, refresh a view, check it, maintain it."""
