@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,19 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def environment(folder: Path, wanted: Sequence[str], python: str = sys.executable, pinned: bool = True) -> Path:
+def find_python(version: str) -> str:
+    """Return the interpreter of a version, on the path or of pyenv; the test is skipped where there is none."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    names = [f"python{version}", *map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}")))]
+    for name in names:
+        with suppress(OSError):  # pyenv has a command of each version on the path, which may refuse to run
+            done = subprocess.run([name, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True)
+            if done.returncode == 0:
+                return done.stdout.strip()
+    pytest.skip(f"there is no Python {version} here: apt-get install python{version} where Debian has it, or use pyenv")
+
+
+def environment(folder: Path, wanted: Sequence[str], python: str = sys.executable, *, pinned: bool = True) -> Path:
     """Return the `bin` of a new environment with these packages and what they need, nothing else.
 
     pinned: at the releases of constraints.txt, which limit what is installed and add nothing.

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 
 from deltafold.spark.cache import cache_folder
 from tests.night import night
-from tests.package.environments import UV, build, environment
+from tests.package.environments import build, environment, find_python
 from tests.spark.machine import PROJECT
 
 EXTRAS = re.compile(r"pip install '\.\[([\w,]*dagster)\]'")  # as the README installs it
+OLDEST = re.compile(r"(dagster[\w-]*)>=([\d.]+)")
 DAY = '{"dagster/partition": "2024-05-04"}'
 DEFINITIONS = """
 import dagster as dg
@@ -90,11 +92,24 @@ def test_wheel_beside_other_packages(wheel: Path, tmp_path: Path) -> None:
 @night
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
 def test_other_pythons(wheel: Path, tmp_path: Path, version: str) -> None:
-    found = subprocess.run(
-        [str(UV), "python", "find", "--no-python-downloads", version], capture_output=True, text=True
-    )
-    if found.returncode:
-        pytest.skip(f"there is no Python {version} on this machine")
+    """Unpinned: the releases that a user gets today."""
     wanted = [f"deltafold[local,dagster] @ {wheel.as_uri()}", "twisted"]
-    commands = environment(tmp_path / "env", wanted, found.stdout.strip(), pinned=False)
+    commands = environment(tmp_path / "env", wanted, find_python(version), pinned=False)
     check_project(project(tmp_path / "project", commands))
+
+
+@night
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("release", ["oldest", "newest"])
+def test_other_dagsters(wheel: Path, tmp_path: Path, release: str) -> None:
+    """The tests of assets pass with the oldest Dagster that pyproject.toml allows, and with today's newest."""
+    dagster = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dagster"]
+    bounds = [OLDEST.match(requirement) for requirement in dagster]
+    oldest = [f"{bound[1]}=={bound[2]}" for bound in bounds if bound]
+    assert len(oldest) == 3, oldest
+    wanted = [f"deltafold[local,dagster,demo,dev] @ {wheel.as_uri()}", *(oldest if release == "oldest" else [])]
+    commands = environment(tmp_path / "env", wanted, pinned=False)
+    variables = os.environ | {"DELTAFOLD_CACHE": str(cache_folder())}
+    tests = [str(commands / "python"), "-m", "pytest", "tests/dagster", "--junitxml", str(tmp_path / "tests.xml")]
+    done = subprocess.run(tests, cwd=PROJECT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
