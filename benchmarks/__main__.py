@@ -64,9 +64,9 @@ def main() -> None:
         case "memory":
             memory.run(chosen.rows)
         case "shop":
-            shop.run(chosen.rows, chosen.sources, chosen.verify)
+            shop.run(chosen.rows, chosen.sources, verify=chosen.verify)
         case "tpch":
-            tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, chosen.verify)
+            tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, verify=chosen.verify)
         case "large-state":
             large_state.run(chosen.keys, chosen.rounds)
         case "click":

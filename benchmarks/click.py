@@ -51,15 +51,15 @@ def run() -> None:
     shutil.rmtree(folder)
     folder.mkdir()
     pipeline = sales.declare(folder)
-    found: dict[str, list[Click]] = {}
+    laps: dict[str, list[Click]] = {}
     with dagster_dev(folder, folder) as server:
-        found["cold"] = clicks(server, pipeline, 0)
+        laps["cold"] = clicks(server, pipeline, 0)
         host(folder, "start", "sales")
         try:
-            found["warm"] = clicks(server, pipeline, CLICKS)
+            laps["warm"] = clicks(server, pipeline, CLICKS)
         finally:
             host(folder, "stop", "sales")
-    show(found)
+    show(laps)
 
 
 def host(folder: Path, *arguments: str) -> None:
@@ -70,13 +70,13 @@ def host(folder: Path, *arguments: str) -> None:
 
 def clicks(server: Server, pipeline: catalogue.Pipeline, first: int) -> list[Click]:
     """Drop a file and click, several times, without the first."""
-    found: list[Click] = []
+    laps: list[Click] = []
     for number in range(first, first + CLICKS):
         day = f"2013-01-{number + 1:02}"
         sales.drop(pipeline, day, [(number, "abc"[number % 3], number)])
-        found.append(click(server, pipeline.name, day))
-        Console().print(found[-1])
-    return found[1:]
+        laps.append(click(server, pipeline.name, day))
+        Console().print(laps[-1])
+    return laps[1:]
 
 
 def click(server: Server, name: str, day: str) -> Click:
@@ -100,11 +100,11 @@ def state(server: Server, launched: dict[str, Any]) -> dict[str, Any]:
     return server.ask(RUN, id=launched["run"]["runId"])["runOrError"]
 
 
-def show(found: dict[str, list[Click]]) -> None:
+def show(measured: dict[str, list[Click]]) -> None:
     """Print medians."""
     titles = ("Spark", "until the first step", "steps", "until the refresh has ended", "whole")
     table = Table(*titles, title="seconds from a click, medians")
-    for kind, laps in found.items():
+    for kind, laps in measured.items():
         steps = ", ".join(f"{s} {statistics.median(lap.steps[s] for lap in laps):.1f}" for s in laps[0].steps)
         before, refreshed, whole = (
             f"{statistics.median(seconds):.1f}"

@@ -20,7 +20,9 @@ from deltafold.api import Delta, Report, Warehouse, iterate, nearest
 from deltafold.spark.cache import cache_folder
 
 SIZES = [1_000_000]
-STEPS, INCREMENTS, BATCHES = 10, 9, 2
+STEPS = 10
+INCREMENTS = 9
+BATCHES = 2
 CORNERS = [(0.0, 0.0), (0.0, 10.0), (10.0, 0.0), (10.0, 10.0)]
 ANYWHERE = [(1.0, 2.0), (2.0, 8.0), (3.0, 5.0), (4.0, 1.0), (6.0, 9.0), (7.0, 4.0), (8.0, 7.0), (9.0, 1.0)]
 
@@ -75,14 +77,16 @@ def run(sizes: list[int]) -> None:
 
 def one_size(contest: Contest, spark: SparkSession, setting: Setting, points: int) -> None:
     """First load, then the increments, then the batch."""
-    folder, name = cache_folder("benchmarks", "clusters", str(points)), f"{setting.name}, {points:,}"
+    folder = cache_folder("benchmarks", "clusters", str(points))
+    name = f"{setting.name}, {points:,}"
     shutil.rmtree(folder, ignore_errors=True)
     setting.points(spark, points, 1).write.format("delta").save(str(folder / "points"))
     spark.createDataFrame(setting.seeds, "x double, y double").write.format("delta").save(str(folder / "seeds"))
     warehouse = Warehouse(spark, folder / "warehouse")
     for source in ("points", "seeds"):
         warehouse.source(source, Delta(str(folder / source)))
-    view, reports = warehouse.view("clusters", clusters), list[Report]()
+    view = warehouse.view("clusters", clusters)
+    reports = list[Report]()
     contest.lap(name, "load", "refresh", view.refresh, 3)
     for number in range(INCREMENTS + 1):
         few = setting.points(spark, points // 100 * (1 + number % 4), 10 + number)

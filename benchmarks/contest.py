@@ -21,7 +21,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.job_stats import Measure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lap:
     """One timed action: who, in which setting, and what it cost."""
 
@@ -42,15 +42,16 @@ class Lap:
 @contextmanager
 def count_calls() -> Generator[list[int]]:
     """Count the calls into Java within the block; the one item is their number."""
-    send, found = JavaClient.send_command, [0]
+    send = JavaClient.send_command
+    calls = [0]
 
     def counting(*args: Any, **kwargs: Any) -> Any:
-        found[0] += 1
+        calls[0] += 1
         return send(*args, **kwargs)
 
     JavaClient.send_command = counting
     try:
-        yield found
+        yield calls
     finally:
         JavaClient.send_command = send
 
@@ -84,17 +85,31 @@ class Contest:
     def lap(self, setting: str, step: str, who: str, action: Callable[[], object], commits: int) -> Lap:
         """Run and time one action on this process's Spark."""
         assert self._spark is not None
-        measure, cpu, read = Measure(self._spark), cpu_seconds(self._spark), bytes_read(self._spark)
-        compiled = compilations(self._spark)
+        measure = Measure(self._spark)
+        cpu_before = cpu_seconds(self._spark)
+        read_before = bytes_read(self._spark)
+        compiled_before = compilations(self._spark)
         start = time.monotonic()
         with count_calls() as calls, measure.all(f"{who} {step}"):
             result = action()
-        seconds, cpu = time.monotonic() - start, cpu_seconds(self._spark) - cpu
+        seconds = time.monotonic() - start
         # a refresh counts its own jobs, by the same means
         cost = result if isinstance(result, Report) else measure.cost
-        counts = cost.jobs, commits, cost.rows_read, cost.rows_written
-        read, compiled = bytes_read(self._spark) - read, compilations(self._spark) - compiled
-        return self.add(Lap(setting, step, who, seconds, *counts, cpu, calls[0], read, compiled))
+        lap = Lap(
+            setting=setting,
+            step=step,
+            who=who,
+            seconds=seconds,
+            jobs=cost.jobs,
+            commits=commits,
+            rows_read=cost.rows_read,
+            rows_written=cost.rows_written,
+            cpu_seconds=cpu_seconds(self._spark) - cpu_before,
+            calls=calls[0],
+            bytes_read=bytes_read(self._spark) - read_before,
+            compilations=compilations(self._spark) - compiled_before,
+        )
+        return self.add(lap)
 
     def add(self, lap: Lap) -> Lap:
         """Keep a lap that was measured elsewhere, and say so."""

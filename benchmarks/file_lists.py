@@ -24,8 +24,12 @@ from deltafold.spark.cache import cache_folder
 from deltafold.spark.session import start
 
 SIZES = [10_000, 1_000_000]
-HEAP, ADDED, REMOVED, LAPS = "1g", 200, 100, 3
-COLUMNS, SIZE = ("k", "v"), 100_000_000
+HEAP = "1g"
+ADDED = 200
+REMOVED = 100
+LAPS = 3
+COLUMNS = ("k", "v")
+SIZE = 100_000_000
 
 
 def run(sizes: list[int]) -> None:
@@ -41,9 +45,9 @@ def run(sizes: list[int]) -> None:
         make_checkpoint(table)
         for how, compare in (("commits", by_commits), ("lists", by_snapshots)):
             first, *rest = [timed(compare, table) for _ in range(LAPS)]
-            found = first[1]
-            assert found is not None and (len(found.added), len(found.removed)) == (ADDED, REMOVED)
-            seconds = statistics.median(each for each, _ in rest)
+            difference = first[1]
+            assert difference is not None and (len(difference.added), len(difference.removed)) == (ADDED, REMOVED)
+            seconds = statistics.median(taken for taken, _ in rest)
             row = f"{files:,}", how, f"{first[0]:.2f}", f"{seconds:.2f}", str(ADDED + REMOVED), str(peak(table))
             printed.add_row(*row)
         shutil.rmtree(folder)
@@ -56,8 +60,8 @@ def timed(
 ) -> tuple[float, Difference | None]:
     """Compare the two versions; return the seconds and the difference."""
     begun = time.monotonic()
-    found = compare(table, 0, 1)
-    return time.monotonic() - begun, found
+    difference = compare(table, 0, 1)
+    return time.monotonic() - begun, difference
 
 
 def write_log(folder: Path, files: int) -> None:
@@ -88,8 +92,8 @@ def write_log(folder: Path, files: int) -> None:
     write_commit(log / f"{1:020d}.json", [info, *removes, *adds(range(files, files + ADDED))])
 
 
-def write_commit(place: Path, actions: list[object]) -> None:
-    with place.open("w") as file:
+def write_commit(path: Path, actions: list[object]) -> None:
+    with path.open("w") as file:
         file.writelines(f"{json.dumps(action)}\n" for action in actions)
 
 

@@ -45,9 +45,11 @@ class Arena:
     """One size: a cached source, a copy of it to append to, and what each contestant keeps."""
 
     def __init__(self, spark: SparkSession, rows: int) -> None:
-        self.spark, self.rows = spark, rows
+        self.spark = spark
+        self.rows = rows
         self.folder = cache_folder("benchmarks", "group_by", str(rows))
-        self.cached, self.source = self.folder / "generated", self.folder / "run" / "pairs"
+        self.cached = self.folder / "generated"
+        self.source = self.folder / "run" / "pairs"
 
     def prepare(self) -> None:
         """Generate the source once; copy it by links; generate the increments."""
@@ -111,7 +113,8 @@ def run(sizes: list[int]) -> None:
 def one_size(contest: Contest, arena: Arena) -> None:
     """First load, then nine increments, every contestant after each."""
     arena.prepare()
-    setting, view = f"{arena.rows:,}", arena.view()
+    setting = f"{arena.rows:,}"
+    view = arena.view()
     contest.lap(setting, "load", "bare merge", arena.bare_load, 1)
     contest.lap(setting, "load", "refresh", view.refresh, 1)
     for i in range(1, len(INCREMENTS) + 1):
@@ -131,7 +134,10 @@ def cold(rows: int, who: str) -> Lap:
     """A process of its own, from its start to its end, for one increment."""
     begin = time.monotonic()
     subprocess.run([sys.executable, "-m", "benchmarks.group_by", str(rows), who], check=True)
-    return Lap(f"{rows:,}", "cold", who, time.monotonic() - begin, 0, 1, 0, 0)
+    seconds = time.monotonic() - begin
+    return Lap(
+        setting=f"{rows:,}", step="cold", who=who, seconds=seconds, jobs=0, commits=1, rows_read=0, rows_written=0
+    )
 
 
 def cold_action(rows: int, who: str) -> None:
@@ -149,22 +155,20 @@ def cold_action(rows: int, who: str) -> None:
 
 def ratios(contest: Contest, sizes: list[int]) -> list[tuple[str, float, str]]:
     """The targets: refresh against bare MERGE and against recompute, and the largest size against the one before."""
-    found: list[tuple[str, float, str]] = []
+    measured: list[tuple[str, float, str]] = []
     for rows in sizes:
         setting = f"{rows:,}"
         ours = contest.median(setting, "refresh", "increment")
-        bare, full = (
-            contest.median(setting, "bare merge", "increment"),
-            contest.median(setting, "recompute", "increment"),
-        )
-        found.append((f"{setting}: refresh / bare merge, warm", ours / bare, "at most 0.35"))
-        found.append((f"{setting}: recompute / refresh, warm", full / ours, "at least 5 at 100,000,000"))
+        bare = contest.median(setting, "bare merge", "increment")
+        full = contest.median(setting, "recompute", "increment")
+        measured.append((f"{setting}: refresh / bare merge, warm", ours / bare, "at most 0.35"))
+        measured.append((f"{setting}: recompute / refresh, warm", full / ours, "at least 5 at 100,000,000"))
         cold_ours, cold_bare = (contest.median(setting, who, "cold") for who in ("refresh", "bare merge"))
-        found.append((f"{setting}: refresh / bare merge, cold", cold_ours / cold_bare, ""))
+        measured.append((f"{setting}: refresh / bare merge, cold", cold_ours / cold_bare, ""))
     for small, large in pairwise(sizes):
         ours = [contest.median(f"{rows:,}", "refresh", "increment") for rows in (large, small)]
-        found.append((f"refresh at {large:,} / at {small:,}", ours[0] / ours[1], "at most 1.5"))
-    return found
+        measured.append((f"refresh at {large:,} / at {small:,}", ours[0] / ours[1], "at most 1.5"))
+    return measured
 
 
 if __name__ == "__main__":

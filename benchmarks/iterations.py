@@ -24,10 +24,16 @@ from deltafold.api import Delta, Report, Warehouse, iterate
 from deltafold.spark.cache import cache_folder
 
 GRAPHS = [(5_000, 50_000, 100), (100_000, 1_000_000, 400)]  # nodes, edges, edges of a change
-ROWS, COLUMNS, RANK, CELLS = 400, 300, 4, 400
+ROWS = 400
+COLUMNS = 300
+RANK = 4
+CELLS = 400
 QUADRANTS = (0.30, 0.55, 0.80)  # where the shares of R-MAT's quadrants end
-CHANGES, BATCHES = 4, 2
-ERROR, DAMPING, RESIDUAL = 1e-4, 0.85, 1e-2
+CHANGES = 4
+BATCHES = 2
+ERROR = 1e-4
+DAMPING = 0.85
+RESIDUAL = 1e-2
 
 
 def ranks(edges: DataFrame) -> DataFrame:
@@ -36,11 +42,11 @@ def ranks(edges: DataFrame) -> DataFrame:
     out = edges.groupBy("src").agg(F.count("*").alias("degree"))
     links = edges.join(out, "src").select("src", "dst", (F.lit(DAMPING) / F.col("degree")).alias("share"))
 
-    def step(known: DataFrame) -> DataFrame:
-        parts = known.join(links, known["node"] == links["src"])
-        given = parts.groupBy("dst").agg(F.sum(F.col("rank") * F.col("share")).alias("given"))
-        joined = nodes.join(given, nodes["node"] == given["dst"], "left")
-        return joined.select("node", (F.lit(1 - DAMPING) + F.coalesce("given", F.lit(0.0))).alias("rank"))
+    def step(ranked: DataFrame) -> DataFrame:
+        parts = ranked.join(links, ranked["node"] == links["src"])
+        passed = parts.groupBy("dst").agg(F.sum(F.col("rank") * F.col("share")).alias("passed"))
+        joined = nodes.join(passed, nodes["node"] == passed["dst"], "left")
+        return joined.select("node", (F.lit(1 - DAMPING) + F.coalesce("passed", F.lit(0.0))).alias("rank"))
 
     first = nodes.select("node", F.lit(1.0).alias("rank"))
     return iterate(first, step, key="node", error=ERROR, contraction=DAMPING, norm="mean")
@@ -61,7 +67,8 @@ def factors(v: DataFrame, w0: DataFrame, h0: DataFrame) -> DataFrame:
 
 def product(a: DataFrame, b: DataFrame) -> DataFrame:
     """The product of two matrices."""
-    one, two = a.toDF("i", "k", "x"), b.toDF("k", "j", "y")
+    one = a.toDF("i", "k", "x")
+    two = b.toDF("k", "j", "y")
     return one.join(two, "k").groupBy("i", "j").agg(F.sum(F.col("x") * F.col("y")).alias("x"))
 
 
@@ -79,18 +86,21 @@ def scaled(a: DataFrame, up: DataFrame, down: DataFrame) -> DataFrame:
 def rmat(spark: SparkSession, nodes: int, edges: int, seed: int) -> DataFrame:
     """Edges of an R-MAT graph: a bit of both ends at a time, from the quadrant that a random number is in."""
     drawn = spark.range(edges)
-    src, dst = F.lit(0), F.lit(0)
+    src = F.lit(0)
+    dst = F.lit(0)
     for bit in range((nodes - 1).bit_length()):
         drawn = drawn.withColumn(f"r{bit}", F.rand(seed * 100 + bit))
         down, right = quadrant(F.col(f"r{bit}"))
-        src, dst = src * 2 + down, dst * 2 + right
+        src = src * 2 + down
+        dst = dst * 2 + right
     return drawn.select((src % nodes).alias("src"), (dst % nodes).alias("dst")).coalesce(2)
 
 
 def quadrant(drawn: Column) -> tuple[Column, Column]:
     """Whether a random number is in the lower, and in the right half."""
     one, two, three = QUADRANTS
-    lower, right = drawn >= two, ((drawn >= one) & (drawn < two)) | (drawn >= three)
+    lower = drawn >= two
+    right = ((drawn >= one) & (drawn < two)) | (drawn >= three)
     return lower.cast("int"), right.cast("int")
 
 
@@ -105,7 +115,7 @@ def grid(spark: SparkSession, rows: int, columns: int) -> DataFrame:
     return spark.range(rows * columns).selectExpr(f"CAST(id DIV {columns} AS INT) i", f"CAST(id % {columns} AS INT) j")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A query with its sources at first, and the rows that each change adds to one of them; least: the target."""
 
@@ -119,13 +129,17 @@ class Experiment:
 
 def experiments(spark: SparkSession, graphs: Iterable[tuple[int, int, int]]) -> list[Experiment]:
     """PageRank of every graph, then the factorisation."""
-    found = [
+    page_ranks = [
         Experiment(
-            f"PageRank, {edges:,} edges", ranks, {"edges": rmat(spark, nodes, edges, 1)}, "edges",
-            lambda number, nodes=nodes, few=few: rmat(spark, nodes, few, 10 + number), 3,
+            name=f"PageRank, {edges:,} edges",
+            query=ranks,
+            sources={"edges": rmat(spark, nodes, edges, 1)},
+            grows="edges",
+            change=lambda number, nodes=nodes, few=few: rmat(spark, nodes, few, 10 + number),
+            least=3,
         )
         for nodes, edges, few in graphs
-    ]  # fmt: skip
+    ]
     random = (F.rand(3) + 0.5).alias("x")
     sources = {
         "v": matrix(grid(spark, ROWS, COLUMNS), 1),
@@ -137,7 +151,8 @@ def experiments(spark: SparkSession, graphs: Iterable[tuple[int, int, int]]) -> 
         few = f"pmod(xxhash64(i, j, {number}), {ROWS * COLUMNS // CELLS}) = 0"
         return matrix(grid(spark, ROWS, COLUMNS).where(few), number)
 
-    return [*found, Experiment("factorisation", factors, sources, "v", cells, 1)]
+    factorisation = Experiment(name="factorisation", query=factors, sources=sources, grows="v", change=cells, least=1)
+    return [*page_ranks, factorisation]
 
 
 def run(edges: Sequence[int]) -> None:
@@ -149,7 +164,8 @@ def run(edges: Sequence[int]) -> None:
         compete(contest, spark, experiment)
     spark.stop()
     ratios = [
-        (f"{each.name}: batch / refresh", quotient(contest, each.name), f"at least {each.least}") for each in chosen
+        (f"{experiment.name}: batch / refresh", quotient(contest, experiment.name), f"at least {experiment.least}")
+        for experiment in chosen
     ]
     contest.show("iteration to a tolerance", ratios, cache_folder("benchmarks") / "iterations.json")
 
@@ -162,7 +178,8 @@ def compete(contest: Contest, spark: SparkSession, experiment: Experiment) -> No
     for name, rows in experiment.sources.items():
         rows.write.format("delta").save(str(folder / name))
         warehouse.source(name, Delta(str(folder / name)))
-    view, reports = warehouse.view("answer", experiment.query), list[Report]()
+    view = warehouse.view("answer", experiment.query)
+    reports = list[Report]()
 
     def refresh() -> Report:
         reports.append(view.refresh())

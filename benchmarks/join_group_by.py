@@ -18,7 +18,8 @@ from deltafold.api import Delta, Warehouse
 from deltafold.spark.cache import cache_folder
 
 QUERY = "select x.a, avg(y.d) mean from s1 x join s2 y on x.b = y.c group by x.a"
-PAPER_ROWS, PAPER_KEYS = 100_000, 10_001
+PAPER_ROWS = 100_000
+PAPER_KEYS = 10_001
 SIZES = [PAPER_ROWS, 100 * PAPER_ROWS]
 INCREMENTS = 5
 COLUMNS = {"s1": ("a", "b"), "s2": ("d", "c")}
@@ -52,7 +53,8 @@ def one_size(contest: Contest, spark: SparkSession, rows: int) -> None:
     warehouse = Warehouse(spark, folder / "warehouse")
     for name in COLUMNS:
         warehouse.source(name, Delta(str(folder / name)))
-    view, setting = warehouse.view("means", QUERY), f"{rows:,}"
+    view = warehouse.view("means", QUERY)
+    setting = f"{rows:,}"
 
     def recompute() -> None:
         tables = {name: spark.read.format("delta").load(str(folder / name)) for name in COLUMNS}

@@ -55,7 +55,8 @@ def one_size(contest: Contest, spark: SparkSession, keys: int, rounds: int) -> N
     shutil.copytree(generated, source, copy_function=os.link)
     warehouse = Warehouse(spark, folder / "run" / "warehouse")
     warehouse.source("pairs", Delta(source))
-    view, setting = warehouse.view("means", QUERY), f"{keys:,} keys"
+    view = warehouse.view("means", QUERY)
+    setting = f"{keys:,} keys"
 
     def recompute() -> None:
         answer = spark.read.format("delta").load(source).groupBy("k").agg(F.avg("v").alias("mean"))

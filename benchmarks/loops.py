@@ -26,7 +26,7 @@ WARM_UPS = 8  # changes before those that count, which take as long as the one r
 
 def reachable(edges: DataFrame, starts: DataFrame) -> DataFrame:
     """Nodes that a path from a start leads to."""
-    return fixpoint(starts.select("node"), lambda found: found.join(edges, found.node == edges.src).select("dst"))
+    return fixpoint(starts.select("node"), lambda reached: reached.join(edges, reached.node == edges.src).select("dst"))
 
 
 def run(sizes: list[int]) -> None:
@@ -46,7 +46,8 @@ def run(sizes: list[int]) -> None:
 
 def one_size(contest: Contest, spark: SparkSession, edges: int) -> None:
     """First load, then one edge at a time, then the batch."""
-    folder, setting = cache_folder("benchmarks", "loops", str(edges)), f"{edges:,}"
+    folder = cache_folder("benchmarks", "loops", str(edges))
+    setting = f"{edges:,}"
     shutil.rmtree(folder, ignore_errors=True)
     columns = (f"CAST(rand({seed}) * {edges // DEGREE} AS INT) {name}" for seed, name in ((1, "src"), (2, "dst")))
     graph = spark.range(edges).selectExpr(*columns).coalesce(1)
@@ -55,7 +56,8 @@ def one_size(contest: Contest, spark: SparkSession, edges: int) -> None:
     warehouse = Warehouse(spark, folder / "warehouse")
     for name in ("edges", "starts"):
         warehouse.source(name, Delta(str(folder / name)))
-    view, reports = warehouse.view("reached", reachable), list[Report]()
+    view = warehouse.view("reached", reachable)
+    reports = list[Report]()
     contest.lap(setting, "load", "refresh", view.refresh, 2)
     chosen = [tuple(row) for row in graph.orderBy(F.rand(7)).limit(WARM_UPS + CHANGES).collect()]
     for number, (src, dst) in enumerate(chosen):
@@ -80,7 +82,8 @@ def quotient(contest: Contest, setting: str, step: str) -> float:
 def show_rounds(setting: str, reports: list[Report]) -> None:
     """Print what the refreshes did, beside what they cost."""
     rounds = [sum(len(rows) for phases in r.rounds.values() for rows in phases.values()) for r in reports]
-    touched, jobs = [report.change_rows for report in reports], [report.jobs for report in reports]
+    touched = [report.change_rows for report in reports]
+    jobs = [report.jobs for report in reports]
     Console().print(
         f"{setting}: rounds median {statistics.median(rounds)}, most {max(rounds)}; candidates touched median "
         f"{statistics.median(touched)}, most {max(touched)}; jobs median {statistics.median(jobs)}, most {max(jobs)}"

@@ -21,7 +21,8 @@ from deltafold.spark.cache import cache_folder
 from deltafold.spark.session import start
 
 QUERY = "SELECT k, count(*) AS n, sum(v) AS total, max(text) AS most FROM events GROUP BY k"
-HEAP, BATCH_BYTES = "1g", 1 << 30
+HEAP = "1g"
+BATCH_BYTES = 1 << 30
 ROWS_OF_A_FILE = 500_000
 GB = 1 << 30
 
@@ -95,5 +96,6 @@ def spill(spark: SparkSession) -> tuple[int, int]:
     """Bytes of memory that all stages spilled, and what they took on disk."""
     store = catalyst.context(spark).statusStore()
     no_quantiles = getattr(store, "stageList$default$4")()
-    stages = catalyst.sequence(store.stageList(None, False, False, no_quantiles, None))
+    arguments = (None, False, False, no_quantiles, None)  # Java takes no keywords
+    stages = catalyst.sequence(store.stageList(*arguments))
     return sum(int(s.memoryBytesSpilled()) for s in stages), sum(int(s.diskBytesSpilled()) for s in stages)

@@ -23,8 +23,13 @@ from deltafold.spark.session import start
 SIZES = [300_000]
 KINDS = {"copy on write": "false", "deletion vectors": "true"}
 ROUNDS = 3  # of changes; the first one warms up
-ADDED, CORRECTED, DELETED = 1_000, 200, 100
-CUSTOMERS, PRODUCTS, STORES, SUPPLIES = 10_000, 10, 6, 65
+ADDED = 1_000
+CORRECTED = 200
+DELETED = 100
+CUSTOMERS = 10_000
+PRODUCTS = 10
+STORES = 6
+SUPPLIES = 65
 DAY_ZERO = "TIMESTAMP_NTZ'2024-09-01 07:00:00'"
 
 DATASETS = {
@@ -129,8 +134,10 @@ def generate(spark: SparkSession, folder: Path, size: int, vectors: str) -> None
 
 def change(spark: SparkSession, folder: Path, size: int, number: int) -> None:
     """Merge new, corrected and deleted orders, and their items: the change of one night."""
-    first, old = size + number * ADDED, number * (CORRECTED + DELETED)
-    added, corrected = orders(spark, first, ADDED, 1), orders(spark, old, CORRECTED, 2 + number)
+    first = size + number * ADDED
+    old = number * (CORRECTED + DELETED)
+    added = orders(spark, first, ADDED, 1)
+    corrected = orders(spark, old, CORRECTED, 2 + number)
     gone = orders(spark, old + CORRECTED, DELETED, 1)
     source = (
         added.unionByName(corrected).selectExpr("*", "false AS gone").unionByName(gone.selectExpr("*", "true AS gone"))
@@ -163,13 +170,13 @@ def recompute(spark: SparkSession, folder: Path, name: str) -> None:
     spark.read.format("delta").load(str(folder / "recomputed" / name)).createOrReplaceTempView(name)
 
 
-def run(sizes: list[int], kinds: list[str], verify: bool) -> None:
+def run(sizes: list[int], kinds: list[str], *, verify: bool) -> None:
     """Each size and kind of source: a first load, then rounds of a change, a refresh of all, a recompute of all."""
     spark = start("shop")
     contest = Contest(spark)
     for size in sizes:
         for kind in kinds:
-            one(contest, spark, size, kind, verify)
+            one(contest, spark, size, kind, verify=verify)
     ratios = [
         (f"{kind}, refresh / recompute", contest.median(f"{kind} {size}", "refresh", "change") /
          contest.median(f"{kind} {size}", "recompute", "change"), "at most 1.0" if kind == "copy on write" else "")
@@ -178,9 +185,10 @@ def run(sizes: list[int], kinds: list[str], verify: bool) -> None:
     contest.show("a shop of twelve datasets", ratios, cache_folder("benchmarks") / "shop.json")
 
 
-def one(contest: Contest, spark: SparkSession, size: int, kind: str, verify: bool) -> None:
+def one(contest: Contest, spark: SparkSession, size: int, kind: str, *, verify: bool) -> None:
     """One size and kind of source."""
-    folder, setting = cache_folder("benchmarks", "shop") / kind.replace(" ", "-"), f"{kind} {size}"
+    folder = cache_folder("benchmarks", "shop") / kind.replace(" ", "-")
+    setting = f"{kind} {size}"
     generate(spark, folder, size, KINDS[kind])
     views = declare(spark, folder)
     contest.lap(setting, "load", "refresh", lambda: refresh_all(views), 0)
@@ -192,9 +200,10 @@ def one(contest: Contest, spark: SparkSession, size: int, kind: str, verify: boo
         contest.lap(setting, step, "refresh", lambda: refresh_all(views), 0)
         contest.lap(setting, step, "recompute", lambda: [recompute(spark, folder, name) for name in DATASETS], 0)
     for name, view in views.items() if verify else ():
-        if not (found := view.verify()).ok:
-            raise SystemExit(found.sentence)
-        Console().print(f"{name}: {found.sentence}")
+        verification = view.verify()
+        if not verification.ok:
+            raise SystemExit(verification.sentence)
+        Console().print(f"{name}: {verification.sentence}")
 
 
 def refresh_all(views: Mapping[str, View], show: Callable[[str], object] = print) -> None:

@@ -23,14 +23,14 @@ KEYS = 6_000_000  # the greatest key of an order at scale factor 1
 ROUNDS = 2  # of refresh functions; the first of several warms everybody up
 
 
-def run(scales: list[float], numbers: list[int], policy: Policy, rounds: int = ROUNDS, verified: bool = True) -> None:
+def run(scales: list[float], numbers: list[int], policy: Policy, rounds: int = ROUNDS, *, verify: bool = True) -> None:
     """All scale factors, then the geometric means."""
     spark = session()
     contest = Contest(spark)
     ratios: list[tuple[str, float, str]] = []
     for scale in scales:
         views = one_scale(contest, spark, scale, numbers, policy, rounds)
-        for view in views if verified else ():
+        for view in views if verify else ():
             verification = view.verify()
             if not verification.ok:
                 raise SystemExit(verification.sentence)
@@ -86,7 +86,8 @@ def one_scale(
     for i in range(rounds):
         refresh_functions(spark, folder, scale, i)
         for number, view in views.items():
-            setting, step = f"SF {scale:g} Q{number}", f"round-{i}" if i or rounds == 1 else "warm-up"
+            setting = f"SF {scale:g} Q{number}"
+            step = f"round-{i}" if i or rounds == 1 else "warm-up"
             tables = {name: spark.read.format("delta").load(str(folder / "run" / name)) for name in names}
             contest.lap(setting, step, "recompute", lambda v=view, t=tables: recompute(v, t, folder), 1)
             contest.lap(setting, step, "refresh", view.refresh, 1)

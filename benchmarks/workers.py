@@ -26,7 +26,9 @@ from tests.crash.cluster.machines import Cluster, cluster
 
 SIZES = [10_000_000, 1_000_000_000]
 QUERY = "select x, avg(y) mean from pairs group by x"
-KEYS, CHANGED, INCREMENTS = 10_001, 40_000, 6
+KEYS = 10_001
+CHANGED = 40_000
+INCREMENTS = 6
 ROWS_OF_A_FILE = 20_000_000
 KILLED_AFTER = 0.5  # of the time that the same load took before
 
@@ -43,27 +45,28 @@ def pairs(spark: SparkSession, rows: int, seed: int) -> DataFrame:
 
 def run(sizes: list[int]) -> None:
     """All sizes on two workers, the largest one again on one worker, then the ratios."""
-    folder, found = cache_folder("benchmarks", "workers"), Seconds()
+    folder = cache_folder("benchmarks", "workers")
+    times = Seconds()
     with workers(folder, 2) as (machines, spark):
         for rows in sizes:
             view = opened(spark, folder, rows)
-            found["two", rows, "load"] = seconds(view.refresh)
-            found["two", rows, "refresh"] = increments(spark, folder, view, rows)
-            found["two", rows, "batch"] = statistics.median(
+            times["two", rows, "load"] = seconds(view.refresh)
+            times["two", rows, "refresh"] = increments(spark, folder, view, rows)
+            times["two", rows, "batch"] = statistics.median(
                 seconds(lambda v=view: v.batch().collect()) for _ in range(2)
             )
             check(view)
         view = opened(spark, folder, sizes[-1])
-        killed = threading.Timer(found["two", sizes[-1], "load"] * KILLED_AFTER, machines.kill_a_worker)
+        killed = threading.Timer(times["two", sizes[-1], "load"] * KILLED_AFTER, machines.kill_a_worker)
         killed.start()
-        found["one killed", sizes[-1], "load"] = seconds(view.refresh)
+        times["one killed", sizes[-1], "load"] = seconds(view.refresh)
         killed.join()
         check(view)
     with workers(folder, 1) as (_, spark):
         view = opened(spark, folder, sizes[-1])
-        found["one", sizes[-1], "load"] = seconds(view.refresh)
-        found["one", sizes[-1], "batch"] = seconds(lambda: view.batch().collect())
-    show(found, sizes)
+        times["one", sizes[-1], "load"] = seconds(view.refresh)
+        times["one", sizes[-1], "batch"] = seconds(lambda: view.batch().collect())
+    show(times, sizes)
 
 
 @contextmanager
@@ -82,7 +85,8 @@ def workers(folder: Path, number: int) -> Generator[tuple[Cluster, SparkSession]
 
 def opened(spark: SparkSession, folder: Path, rows: int) -> View:
     """A new view of a source that is generated once and copied by links."""
-    generated, run_folder = folder / f"generated-{rows}", folder / "run"
+    generated = folder / f"generated-{rows}"
+    run_folder = folder / "run"
     if not (generated / "_delta_log").exists():
         pairs(spark, rows, 1).write.format("delta").save(str(generated))
     shutil.rmtree(run_folder, ignore_errors=True)
@@ -116,12 +120,13 @@ def check(view: View) -> None:
         raise SystemExit(verification.sentence)
 
 
-def show(found: Seconds, sizes: list[int]) -> None:
+def show(times: Seconds, sizes: list[int]) -> None:
     """Print all medians, and the ratios within this run."""
     table = Table("workers", "rows", "work", "seconds", title=QUERY)
-    for (who, rows, work), taken in found.items():
+    for (who, rows, work), taken in times.items():
         table.add_row(who, f"{rows:,}", work, f"{taken:.2f}")
-    small, large = sizes[0], sizes[-1]
+    small = sizes[0]
+    large = sizes[-1]
     ratios = Table("ratio", "measured", "target")
     for name, over, under, target in (
         ("refresh, largest / smallest", ("two", large, "refresh"), ("two", small, "refresh"), "at most 1.5"),
@@ -130,5 +135,5 @@ def show(found: Seconds, sizes: list[int]) -> None:
         ("load, one worker / two", ("one", large, "load"), ("two", large, "load"), ""),
         ("load, one of two killed / two", ("one killed", large, "load"), ("two", large, "load"), ""),
     ):
-        ratios.add_row(name, f"{found[over] / found[under]:.2f}", target)
+        ratios.add_row(name, f"{times[over] / times[under]:.2f}", target)
     Console(width=120).print(table, ratios)

@@ -33,7 +33,8 @@ def test_the_break_even_is_what_the_benchmark_saved(tmp_path: Path) -> None:
         ("1,000,000", "increment-5", "recompute", 0.3),
         ("1,000", "increment-2", "refresh", 0.5),
     ):
-        contest.add(Lap(setting, step, who, seconds, 2, 1, 10, 5, 0.8, 700))
+        costs = {"jobs": 2, "commits": 1, "rows_read": 10, "rows_written": 5, "calls": 700}
+        contest.add(Lap(setting=setting, step=step, who=who, seconds=seconds, **costs))
     contest.show("a query", [], file)
     sizes = picture.break_even(file)
     assert sizes == [BreakEven(1_000_000, 0.5, 0.3), BreakEven(10_000_000, 0.5, 1.5)]
