@@ -74,7 +74,7 @@ def test_backfill_lands_a_range_in_batches_then_refreshes_once(world: PretendedV
 
 def test_replay_says_what_stays_in_quarantine(world: PretendedView) -> None:
     landed = "sales: 2 partitions landed, 1,200 rows, 7 malformed rows left out, 12 rows in quarantine (1.2 s)\n"
-    landed += "The answer takes them in at the next run: deltafold run shop\n"
+    landed += "The next run brings them into the answer: deltafold run shop\n"
     assert call("replay", "shop").stdout == call("replay", "shop", "--source", "sales").stdout == landed
     assert world.asked == [("replay", "sales")] * 2
     call("replay", "shop", "--allow-loss")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from deltafold.pipelines.catalogue import Pipeline
     from deltafold.spark.doctor import Finding
 
+Say = Callable[[str], None]
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
 
@@ -75,7 +77,7 @@ def render_replays(name: str, done: Sequence[Landing]) -> str:
         changed = landing.landed or landing.removed
         lines.append(render_landing(landing) if changed else f"{landing.source}: no rows in quarantine")
     if any(landing.landed or landing.removed for landing in done):
-        lines.append(f"The answer takes them in at the next run: deltafold run {name}")
+        lines.append(f"The next run brings them into the answer: deltafold run {name}")
     return "\n".join(lines)
 
 
@@ -210,9 +212,6 @@ def render_findings(findings: Iterable[Finding]) -> str:
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-Say = Callable[[str], None]
 
 
 def show_warnings() -> None:

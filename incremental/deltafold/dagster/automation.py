@@ -199,7 +199,7 @@ def _due(
     now = context.scheduled_execution_time
     if not pipeline.partitioned:
         return dg.RunRequest()
-    if pipeline.declaration.cut.kind == "daily":
+    if pipeline.declaration.partitioning.kind == "daily":
         day = yesterday(now)
         if can_be(pipeline, day, now):
             return dg.RunRequest(partition_key=day)

@@ -14,34 +14,6 @@ from deltafold.algebra.results.upkeep import Upkeep
 from deltafold.pipelines import picture
 from deltafold.pipelines.tasks import RefreshedView
 
-
-def _cost_picture(history: Sequence[Report], title: str) -> str:
-    """Draw refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
-
-    Args:
-        history: a view's last reports, oldest first.
-        title: of the chart.
-    """
-    if not history:
-        return "No refresh has finished yet."
-    image = picture.cost(
-        [f"epoch {report.epoch}" for report in history],
-        [report.change_rows for report in history],
-        {"refresh": [report.seconds for report in history]},
-        title,
-    )
-    return _embed(f"{title}: seconds of the last {len(history)} refreshes", image)
-
-
-def _rounds_picture(report: Report) -> str:
-    """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
-    return _embed(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
-
-
-def _embed(text: str, image: bytes) -> str:
-    return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"
-
-
 Metadata = Mapping[str, dg.MetadataValue]
 
 LISTED_ROUNDS = 30  # rounds of a loop in a table
@@ -167,6 +139,33 @@ def view_metadata(done: RefreshedView) -> Metadata:
         "explain": dg.MetadataValue.md(f"```\n{done.description.explain}\n```"),
         "cost": dg.MetadataValue.md(_cost_picture(done.history, done.description.name)),
     }
+
+
+def _cost_picture(history: Sequence[Report], title: str) -> str:
+    """Draw refreshes, as Markdown with a PNG inside; returns a sentence if there is nothing to draw.
+
+    Args:
+        history: a view's last reports, oldest first.
+        title: of the chart.
+    """
+    if not history:
+        return "No refresh has finished yet."
+    image = picture.cost(
+        [f"epoch {report.epoch}" for report in history],
+        [report.change_rows for report in history],
+        {"refresh": [report.seconds for report in history]},
+        title,
+    )
+    return _embed(f"{title}: seconds of the last {len(history)} refreshes", image)
+
+
+def _rounds_picture(report: Report) -> str:
+    """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
+    return _embed(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
+
+
+def _embed(text: str, image: bytes) -> str:
+    return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"
 
 
 def of_verification(verification: Verification, *, show_rows: bool) -> Metadata:

@@ -26,11 +26,11 @@ def partitions_of(pipeline: Pipeline) -> PartitionsDefinition | None:
     """
     if not pipeline.partitioned:
         return None
-    cut = pipeline.declaration.cut
-    if cut.kind == "dynamic" or cut.start is None:
+    partitioning = pipeline.declaration.partitioning
+    if partitioning.kind == "dynamic" or partitioning.start is None:
         return dg.DynamicPartitionsDefinition(name=pipeline.name)
-    end = (cut.end + timedelta(days=1)).isoformat() if cut.end else None  # Dagster's end is exclusive
-    return dg.DailyPartitionsDefinition(start_date=cut.start.isoformat(), end_date=end, end_offset=1)
+    end = (partitioning.end + timedelta(days=1)).isoformat() if partitioning.end else None  # Dagster's end is exclusive
+    return dg.DailyPartitionsDefinition(start_date=partitioning.start.isoformat(), end_date=end, end_offset=1)
 
 
 def yesterday(now: datetime) -> str:
@@ -44,11 +44,11 @@ def can_be(pipeline: Pipeline, key: str, now: datetime) -> bool:
     Raises:
         DeclarationError: the key is invalid as a dynamic partition; ignoring it would mean never to land it.
     """
-    cut = pipeline.declaration.cut
-    if cut.kind == "dynamic":
+    partitioning = pipeline.declaration.partitioning
+    if partitioning.kind == "dynamic":
         return bool(pipeline.check_partition(key))
     try:
-        return date.fromisoformat(cut.check(key)) <= now.astimezone(UTC).date()
+        return date.fromisoformat(partitioning.check(key)) <= now.astimezone(UTC).date()
     except ValueError:
         return False
 

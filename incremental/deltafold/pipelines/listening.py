@@ -35,6 +35,8 @@ LARGEST_SPOOL_FILE = 64 << 20
 HIDDEN_SUFFIX = ".part"
 SUFFIX = ".txt"
 BLOCK_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+Clock = Callable[[], float]
 
 
 def minute_of(seconds: float) -> str:
@@ -110,7 +112,7 @@ class Spool:
         return len(hidden)
 
     def close(self) -> None:
-        """Complete the open file and let go of the folder."""
+        """Complete the open file and release the folder."""
         try:
             self.finish()
         finally:
@@ -154,14 +156,12 @@ def cut_incomplete_line(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-READ_BYTES = 1 << 16
-Clock = Callable[[], float]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """longest: bytes of a line; connections: clients at once; waiting: bytes that wait for the disk; tick: seconds
-    between two looks at the clock; goodbye: seconds that a client has to read its last acknowledgement.
+    """Limits of a listener.
+
+    longest: bytes of a line; connections: clients at once; waiting: bytes that wait for the disk; tick: seconds between
+    two looks at the clock; goodbye: seconds that a client has to read its last acknowledgement.
     """
 
     longest: int = 1 << 20
@@ -181,7 +181,7 @@ class Client:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def acknowledge(self, lines: int) -> None:
-        """Note lines that are stored; a client that does not read is told again later, by the next number."""
+        """Count lines as stored, and send their number; to a client that does not read it is sent with a later one."""
         self.stored += lines
         if self.writer.transport.get_write_buffer_size() < READ_BYTES:
             self.say(f"ok {self.stored}")
@@ -259,7 +259,7 @@ class Listener:
             async with asyncio.timeout(self.limits.goodbye):
                 await writer.drain()
         except (OSError, TimeoutError):
-            pass  # the client is gone: what it was not told is not acknowledged
+            pass  # the client is gone: what was not sent to it is not acknowledged
         finally:
             self._clients.discard(client)
             writer.close()

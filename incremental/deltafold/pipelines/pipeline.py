@@ -93,6 +93,6 @@ class Pipeline:
                 f"{self.name} has no partitions: none of its sources declares `partition_by`. Leave the partition out."
             )
         try:
-            return self.declaration.cut.check(value)
+            return self.declaration.partitioning.check(value)
         except ValueError as error:
             raise DeclarationError(f"{self.name}: {error}.") from None

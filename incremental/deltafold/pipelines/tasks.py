@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 CHARTED_REFRESHES = 30
 """The number of reports in a RefreshedView, which must be small: every event of an orchestrator has a chart of them."""
 
+SHOWN_BY = (
+    "run from a terminal, `deltafold --debug` shows everything, and `show_rows_in_errors: true` in pipeline.yaml does "
+    "so here"
+)
+
 TaskResult = TypeVar("TaskResult")
 
 
@@ -177,12 +182,6 @@ def find_locations(pipeline: Pipeline, view: View, report: Report) -> dict[str, 
     named = {name: source.table for name, source in sources if source.table and name in report.versions}
     tables = view.warehouse.tables() if named else {}
     return {table: tables[name].path for name, table in named.items()}
-
-
-SHOWN_BY = (
-    "run from a terminal, `deltafold --debug` shows everything, and `show_rows_in_errors: true` in pipeline.yaml does "
-    "so here"
-)
 
 
 @dataclass(frozen=True)

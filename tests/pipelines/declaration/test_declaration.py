@@ -44,7 +44,7 @@ def test_the_smallest_declaration_has_the_documented_defaults(tmp_path: Path) ->
     declaration = read(tmp_path, MINIMAL)
     assert (declaration.policy, declaration.publish, declaration.schedule) == ("incremental", "auto", None)
     assert declaration.on_change == "refuse"
-    assert declaration.cut.kind == "dynamic"
+    assert declaration.partitioning.kind == "dynamic"
     assert declaration.sources["sales"].invariant is False
 
 
@@ -66,7 +66,9 @@ spark: {{memory: 2g, master: "local[2]", settings: {{spark.sql.shuffle.partition
     assert files is not None and files.options == {"header": "false", "maxColumns": "30"}
     assert files.path == f"{tmp_path}/data"
     assert declaration.sources["shops"].delta == "s3a://lake/shops"
-    assert declaration.cut == Partitions(kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31))
+    assert declaration.partitioning == Partitions(
+        kind="daily", start=datetime.date(2013, 1, 1), end=datetime.date(2013, 12, 31)
+    )
     assert (declaration.warehouse, declaration.on_change) == (f"{tmp_path.parent}/lake", "rebuild")
     assert declaration.spark.settings == {"spark.sql.shuffle.partitions": "4"}
 

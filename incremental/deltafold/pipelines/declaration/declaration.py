@@ -237,7 +237,7 @@ class Declaration(ProgramPart):
     spark: SparkPart = SparkPart()
 
     @property
-    def cut(self) -> Partitions:
+    def partitioning(self) -> Partitions:
         """Return the partitions of the sources with partition_by: as declared, or dynamic."""
         return self.partitions or Partitions(kind="dynamic")
 
@@ -253,7 +253,7 @@ class Declaration(ProgramPart):
         return self
 
     @model_validator(mode="after")
-    def _partitions_cut_something(self) -> Declaration:
+    def _partitions_have_a_source(self) -> Declaration:
         if self.partitions and not any(source.files and source.files.partition_by for source in self.sources.values()):
             raise ValueError(
                 "`partitions` is declared, but no source has `partition_by`. Add it to the source that is partitioned"
