@@ -60,19 +60,34 @@ class _DeclaredPipelines(dg.StateBackedComponent):
         return DefsStateConfig.from_args(DefsStateConfigArgs.legacy_code_server_snapshots(), "deltafold")
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Write the descriptions that this machine has, by pipeline."""
-        texts: dict[str, str] = {}
-        for name, pipeline in catalogue.survey_pipelines().items():
-            description = None if isinstance(pipeline, DeclarationError) else descriptions.load_description(pipeline)
-            if description is not None:
-                texts[name] = description.to_json()
+        """Write the descriptions that this machine has."""
+        texts = {name: description.to_json() for name, description in _read_descriptions().items()}
         state_path.write_text(json.dumps(texts))
 
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the definitions of all pipelines."""
+        try:
+            return super().build_defs(context)
+        except KeyError:
+            # No state is handed on: Python has imported the code outside of a code location, as a test does, or the
+            # run was launched by a release of Deltafold that had none.
+            return build(catalogue.survey_pipelines(), _read_descriptions(), self._spark)
+
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
-        """Return the definitions of all pipelines, with the descriptions that were read at the load."""
+        """Return the definitions of all pipelines, with the descriptions of the state."""
         texts: dict[str, str] = json.loads(state_path.read_text()) if state_path else {}
         described = {name: Description.from_json(text) for name, text in texts.items()}
         return build(catalogue.survey_pipelines(), described, self._spark)
+
+
+def _read_descriptions() -> dict[str, Description]:
+    """Return the descriptions that this machine has, by pipeline."""
+    read = {
+        name: descriptions.load_description(pipeline)
+        for name, pipeline in catalogue.survey_pipelines().items()
+        if isinstance(pipeline, Pipeline)
+    }
+    return {name: description for name, description in read.items() if description}
 
 
 def build(
