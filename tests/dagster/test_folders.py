@@ -9,7 +9,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltafold.dagster.folders import delta_version, partition_signatures
-from deltafold.landing.landing import UNPARTITIONED
+from deltafold.landing.folder import UNPARTITIONED
 from tests.dagster import sales
 
 

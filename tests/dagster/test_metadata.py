@@ -47,6 +47,18 @@ def test_rounds_and_residuals_of_loops_are_on_the_page_of_the_view() -> None:
 
 
 def test_a_check_shows_how_far_an_answer_may_be_from_its_fixpoint() -> None:
-    found = Verification("v", True, 0, 0, 9, {}, (), "", residual=1e-5, bound=7e-5, allowed=1.5e-5)
+    found = Verification(
+        view="v",
+        ok=True,
+        missing=0,
+        extra=0,
+        rows=9,
+        versions={},
+        sample=(),
+        sentence="",
+        residual=1e-5,
+        bound=7e-5,
+        allowed=1.5e-5,
+    )
     shown = of_verification(found, show_rows=False)
     assert [shown[name].value for name in ("residual", "residual allowed", "bound")] == [1e-5, 1.5e-5, 7e-5]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from deltafold.compiler.compile import compile_query
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.widening import DifferentError, compare_programs
-from deltafold.language.analysis import read_query
+from deltafold.language.analysis import analyse
 from deltafold.language.fingerprint.equality import SparkEquality
 from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.query import ANSI
@@ -56,10 +56,12 @@ DIFFERENT = {
 def difference(spark: SparkSession, condition: str, pair: str) -> str:
     """What may differ of a filter; empty if nothing does."""
     text, (old, new) = f"select k from t where {condition}", pair.split(" to ")
-    before = read_query(spark, text, {"t": catalyst.schema_of(f"k int, v {old}, w double")})
-    after = read_query(spark, text, {"t": catalyst.schema_of(f"k int, v {new}, w double")}, before.names)
+    schemas = ({"t": catalyst.schema_of(f"k int, v {type_}, w double")} for type_ in (old, new))
+    narrow, wide = (analyse(spark, text, schema, schema.get) for schema in schemas)
+    before = narrow.translate()
+    after = wide.translate(before.names)
     one, other = (
-        compile_query(Draft(query.plan, query.outputs, equality=SparkEquality(spark, query.attributes)))
+        compile_query(Draft(plan=query.plan, outputs=query.outputs, equality=SparkEquality(spark, query.attributes)))
         for query in (before, after)
     )
     try:

@@ -25,7 +25,6 @@ from deltafold.cli.scaffold import home_of_branch
 from deltafold.pipelines import catalogue, descriptions, listening
 from deltafold.pipelines.catalogue import declaration_row, status_row
 from deltafold.pipelines.declaration.values import check_share, check_size, share_of
-from deltafold.telemetry import events
 
 if TYPE_CHECKING:
     from deltafold.api import Landing

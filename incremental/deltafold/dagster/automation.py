@@ -32,7 +32,7 @@ import dagster as dg
 from deltafold.dagster import checks, epochs, following, keys
 from deltafold.dagster.folders import delta_version, partition_signatures
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
-from deltafold.landing.landing import UNPARTITIONED
+from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import Pipeline
 
 INTERVAL = 30  # seconds between two ticks of a sensor

@@ -203,9 +203,9 @@ def _try_warehouse(pipeline: Pipeline) -> Finding:
     try:
         Warehouse(start_spark(pipeline, brief=True), pipeline.warehouse)
     except DeltafoldError as error:
-        return Finding("store", ok=False, sentence=str(error))
+        return Finding(name="store", ok=False, sentence=str(error))
     sentence = f"Spark reaches {pipeline.warehouse}, and of two writers of one object the second was refused."
-    return Finding("store", ok=True, sentence=sentence)
+    return Finding.success("store", sentence)
 
 
 def declare(source: Source) -> SourceDeclaration:
