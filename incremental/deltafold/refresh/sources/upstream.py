@@ -124,8 +124,8 @@ class Inputs:
         """Return a table with the types of today in all versions of an epoch; itself if it has these."""
         read = self.types.get(name, {})
         there = [] if pin is None else [self._types_of(table, version) for version in (pin.after, *pin.passed)]
-        if pin is not None and pin.before is not None:
-            there.append(self._types_of(table.origin, pin.before))
+        if pin is not None:
+            there.append(self._types_before(table, pin))
         same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
         return table if same else WidenedTable(table, read)
 
@@ -219,13 +219,25 @@ class Inputs:
                         f"source {name}: {found} at version {pin.after}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
-            before = {} if pin.before is None else self._types_of(table, pin.before)
+            before = self._types_before(table, pin)
             for column, wanted in read.items():
                 if is_wider(wanted, before.get(column, wanted)):
                     raise SourceError(
                         f"source {name}: column {column} changed from {before[column]} to {wanted}, which does not "
                         f"contain it, since the last epoch of view {self.view}. Rebuild the view, or restore the type."
                     )
+
+    def _types_before(self, table: VersionedTable, pin: Pin) -> dict[str, str]:
+        """Return the types of the version before; empty if there is none, or it cannot be read any more.
+
+        What is recomputed does not need it, and who does gets the error.
+        """
+        if pin.before is None or (pin.before == pin.after and table.origin is table):
+            return {}
+        try:
+            return self._types_of(table.origin, pin.before)
+        except SourceError:
+            return {}
 
     def _types_of(self, table: VersionedTable, version: int) -> dict[str, str]:
         """Return the types of the columns of a version."""
