@@ -123,9 +123,10 @@ class Inputs:
     def _as_wide(self, name: str, table: VersionedTable, pin: Pin | None) -> VersionedTable:
         """Return a table with the types of today in all versions of an epoch; itself if it has these."""
         read = self.types.get(name, {})
-        there = [] if pin is None else [self._types_of(table, version) for version in (pin.after, *pin.passed)]
-        if pin is not None:
-            there.append(self._types_before(table, pin))
+        if pin is None:
+            return table
+        there = [self._types_if_readable(table, version) for version in (pin.after, *pin.passed)]
+        there.append(self._types_before(table, pin))
         same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
         return table if same else WidenedTable(table, read)
 
@@ -228,14 +229,17 @@ class Inputs:
                     )
 
     def _types_before(self, table: VersionedTable, pin: Pin) -> dict[str, str]:
-        """Return the types of the version before; empty if there is none, or it cannot be read any more.
-
-        What is recomputed does not need it, and who does gets the error.
-        """
+        """Return the types of the version before; empty if there is none, or it is the same."""
         if pin.before is None or (pin.before == pin.after and table.origin is table):
             return {}
+        return self._types_if_readable(table.origin, pin.before)
+
+    def _types_if_readable(self, table: VersionedTable, version: int) -> dict[str, str]:
+        """Return the types of a version; empty if it cannot be read any more: whatever reads its rows gets the error,
+        and what is recomputed needs no version before.
+        """
         try:
-            return self._types_of(table.origin, pin.before)
+            return self._types_of(table, version)
         except SourceError:
             return {}
 
