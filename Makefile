@@ -3,7 +3,6 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-TURN = $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 READY := .venv/ready
 # Python compiles what is imported, and most modules never are.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile
@@ -18,12 +17,12 @@ demo: $(READY) $(DAGSTER)/dagster.yaml
 	DAGSTER_HOME=$(DAGSTER) $(BIN)/deltafold demo .
 
 # Lint beside the tests, as types take one core half a minute. The slowest tests are printed at the end;
-# .reports/tests.xml has the time of each. Of the longest tests each commit runs a third, the next one another third.
+# .reports/tests.xml has the time of each.
 test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/tests.xml --turn $(TURN)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/tests.xml
 
 # Whole matrices of which `make test` runs samples (every benchmark query, every crash, kills by signal, a served
 # Dagster, a full disk, a cluster that loses a worker), then an hour of random work with kills.

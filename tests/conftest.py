@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-from unittest import mock
 from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.night import left_to_others
+from tests.reading import by_day, reading
+from tests.sandbox import DeltaSandbox, MemorySandbox
 
 if TYPE_CHECKING:
     from deltafold.lake.protocol import Lake
-    from tests.sandbox import DeltaSandbox, MemorySandbox
 
 # what tests leave in memory for an hour, where in the code each column came from, and plans for a UI that is off
 BRIEF = {
@@ -47,19 +45,16 @@ os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
-    parser.addoption("--turn", type=int, help="run a third of the tests marked in_turns, another for each next number")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite expected texts; then read the diff")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests marked `night` unless `--long` is given, and those of other turns (see tests/night.py)."""
+    """Leave out tests marked `night` unless `--long` is given."""
     if config.getoption("--long"):
         return
     left = [item for item in items if item.get_closest_marker("night")]
-    if (turn := config.getoption("--turn")) is not None:
-        left += left_to_others([item for item in items if item not in left], turn)
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    items[:] = [item for item in items if not item.get_closest_marker("night")]
 
 
 @pytest.fixture(scope="session")
@@ -87,19 +82,22 @@ def spark(long: bool) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def sandbox(spark: SparkSession, tmp_path: Path) -> MemorySandbox:
-    """A warehouse over tables in memory, for every test that is not about Delta itself."""
-    from tests.sandbox import MemorySandbox
+@pytest.fixture(params=by_day("small"))
+def reads(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How large inputs seem to be."""
+    with reading(request.param) as name:
+        yield name
 
+
+@pytest.fixture
+def sandbox(spark: SparkSession, tmp_path: Path, reads: str) -> MemorySandbox:
+    """A warehouse over tables in memory, for every test that is not about Delta itself."""
     return MemorySandbox(spark, tmp_path)
 
 
 @pytest.fixture
-def delta(spark: SparkSession, tmp_path: Path) -> DeltaSandbox:
+def delta(spark: SparkSession, tmp_path: Path, reads: str) -> DeltaSandbox:
     """A warehouse over Delta tables, ten times slower."""
-    from tests.sandbox import DeltaSandbox
-
     return DeltaSandbox(spark, tmp_path)
 
 
@@ -119,20 +117,6 @@ def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the files of tables in memory by the order of writing, which is then that of chunks."""
     numbers = itertools.count()
     monkeypatch.setattr("deltafold.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
-
-
-@pytest.fixture(autouse=True)
-def skipping(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A quarter of the tests on Delta read small tables as large ones are read, by Delta's own choice of files."""
-    if (
-        "spark" not in request.fixturenames
-        or "sandbox" in request.fixturenames
-        or zlib.crc32(request.node.name.encode()) % 4
-    ):
-        yield
-        return
-    with mock.patch("deltafold.lake.delta_table.WHOLE_BYTES", 0):
-        yield
 
 
 @pytest.fixture

@@ -1,26 +1,16 @@
-"""What `make test` leaves out: what is for `make night` alone, and what the next commits run.
+"""What `make test` leaves to `make night`: long tests, and the cases of matrices that are not in the day's sample.
 
-`night` marks long tests, and the cases of matrices that are not in the day's sample (`pytest --long` runs all).
-`in_turns` marks the longest tests of the day: `make test` runs a third of them, that of the next commit another third.
-Without `--turn`, pytest runs every test of the day.
+`pytest --long` runs all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 night = pytest.mark.night
-in_turns = pytest.mark.in_turns
-TURNS = 3
-
-
-def left_to_others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
-    """Return the tests that other turns run: of those in turns, all but every third."""
-    listed = [item for item in items if item.get_closest_marker("in_turns")]
-    return [item for number, item in enumerate(listed) if (number - turn) % TURNS]
 
 
 def sampled(cases: Iterable[Any], chosen: Callable[[Any], bool], name: Callable[[Any], str] = str) -> list[Any]:

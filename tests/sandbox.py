@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from unittest import mock
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -22,7 +22,6 @@ from pyspark.sql.types import StructType
 
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Report, View, Warehouse
-from deltafold.lake import delta_table
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.log import whole_files
 from deltafold.lake.memory.table import MemoryLake, MemoryTable
@@ -40,6 +39,13 @@ RESTORE = re.compile(r"restore table \{(\w+)\} to version as of (\d+)")
 ADD_COLUMN = re.compile(r"alter table \{(\w+)\} add column (\w+) (\w+)")
 ASSIGNMENT = re.compile(r", (?=[\w`]+ = )")
 
+READS: Mapping[str, Mapping[str, int]] = {
+    "small": {},
+    "pruned": {"prune_above_bytes": 0, "range_slices": 3},
+    "large": {"prune_above_bytes": 0, "range_slices": 3, "broadcast_rows": 0, "broadcast_bytes": 0},
+}
+"""The tuning by which a refresh reads its inputs; see tests/reading.py."""
+
 Step = tuple[Any, ...]
 """(verb, source, what): insert rows, delete or copy where, update (values, where)."""
 
@@ -48,6 +54,7 @@ class Sandbox(ABC):
     """Sources and views, and the operations of tests on them."""
 
     lake: Lake
+    reads: ClassVar[str] = "small"  # one of READS
     deletion_vectors = True  # for tables that are created from now on
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -178,7 +185,7 @@ class DeltaSandbox(Sandbox):
 
 
 class MemorySandbox(Sandbox):
-    """Tables in memory. Every other refresh that is `checked` reads its inputs as if they were large."""
+    """Tables in memory."""
 
     def __init__(self, spark: SparkSession, folder: Path, lake: MemoryLake | None = None) -> None:
         self.lake = self.tables = lake or MemoryLake()
@@ -235,27 +242,24 @@ def sandbox_of(spark: SparkSession, folder: Path, lake: Lake) -> Sandbox:
 
 def checked(view: View, **options: Any) -> Report:
     """Refresh, then compare with the batch query."""
-    with as_if_large(view):
+    with as_asked(view):
         report = view.refresh(**options)
     confirm(view)
     return report
 
 
 @contextmanager
-def as_if_large(view: View) -> Generator[None]:
-    """Make every other refresh restrict its reads to key ranges, as for large inputs: in memory, or in `skipping`.
+def as_asked(view: View) -> Generator[None]:
+    """Make refreshes read their inputs as the parameter `reads` of the test asks.
 
-    Files with deletion vectors are read as a whole then, and every other time nothing is broadcast.
+    Other than small, files with deletion vectors are read as a whole, too.
     """
-    warehouse, tuning, epochs = view.warehouse, view.warehouse.tuning, len(view.history())
-    other, broadcast = bool(epochs % 2), bool(epochs % 4 // 2)
-    possible = isinstance(warehouse.lake, MemoryLake) or not delta_table.WHOLE_BYTES
-    if possible and tuning.prune_above_bytes and other:
-        warehouse.tuning = replace(tuning, prune_above_bytes=0, range_slices=3)
-        if not broadcast:
-            warehouse.tuning = replace(warehouse.tuning, broadcast_rows=0, broadcast_bytes=0)
+    warehouse, tuning = view.warehouse, view.warehouse.tuning
+    if tuning.prune_above_bytes:
+        warehouse.tuning = replace(tuning, **READS[Sandbox.reads])
+    many = whole_files.MANY_BYTES if Sandbox.reads == "small" else 0
     try:
-        with mock.patch.object(whole_files, "MANY_BYTES", 0 if other else whole_files.MANY_BYTES):
+        with mock.patch.object(whole_files, "MANY_BYTES", many):
             yield
     finally:
         warehouse.tuning = tuning

@@ -19,13 +19,12 @@ from deltafold.demo import demo
 from deltafold.pipelines import catalogue
 from tests.cli.calling import answer, call
 from tests.dagster.shown import built, outdated
-from tests.night import in_turns, night
+from tests.night import night
 from tests.spark.machine import PROJECT
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
 
-@in_turns
 def test_a_new_pipeline_runs_at_once_and_follows_its_files(home: Path) -> None:
     told = json.loads(call("run", "shop", "--json").stdout)
     assert [landing["rows"] for landing in told["landings"]] == [9, 3]
@@ -125,7 +124,6 @@ def test_a_malformed_row_is_said_with_its_file(quick: Path) -> None:
     assert "Traceback" not in result.output
 
 
-@in_turns
 def test_a_malformed_row_is_quarantined_where_that_is_declared(home: Path) -> None:
     """Protects from rows that are left out without a word, in any of the places where people look."""
     declaration = home / "pipeline.yaml"

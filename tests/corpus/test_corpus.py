@@ -12,10 +12,8 @@ from benchmarks.tpc import benchmark
 from deltafold.api import Policy
 from tests.corpus.churn import Churn
 from tests.corpus.nexmark import NEXMARK, nexmark_tables
-from tests.night import in_turns, sampled
+from tests.night import sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
-
-pytestmark = in_turns
 
 STEPS = 2
 SAMPLE = {"tpch": (13, 21), "tpcds": (36,), "nexmark": (4,)}

@@ -12,9 +12,8 @@ from tests.crash.crash_sandbox import KINDS, CrashSandbox
 from tests.crash.points import Stop, watched
 from tests.crash.sample import IN_MEMORY, ON_DELTA
 from tests.crash.stages import RUNS, STAGES, seen, stopped
-from tests.night import in_turns
 
-pytestmark = [in_turns, pytest.mark.usefixtures("uncompiled")]
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

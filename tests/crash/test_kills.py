@@ -25,10 +25,8 @@ from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.points import Stop
 from tests.crash.sample import BY_SIGNAL, Crash
 from tests.crash.stages import RUNS, STAGES, seen
-from tests.night import in_turns, night
+from tests.night import night
 from tests.spark.machine import PROJECT
-
-pytestmark = in_turns
 
 POINTS = 24  # more than any run has
 FEWEST = 4

@@ -36,7 +36,6 @@ from deltafold.pipelines import catalogue
 from deltafold.spark.host.keeper import publish
 from deltafold.spark.host.process import start_of
 from tests.dagster import sales
-from tests.night import in_turns
 from tests.pipelines.declared import write
 
 pytestmark = [
@@ -98,7 +97,6 @@ def failure(result: dg.ExecuteInProcessResult) -> tuple[str, int]:
     return failed.step_failure_data.user_failure_data.description or "", again
 
 
-@in_turns
 def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: None) -> None:
     """Protects from a run whose pages show less, or whose assets look outdated, since Spark ran elsewhere."""
     sales.drop(pipeline, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
@@ -117,7 +115,6 @@ def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: N
     ]
 
 
-@in_turns
 def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, host: None) -> None:
     """The views below have their events, too, and the step of the upkeep shows what it did."""
     text = "sources:\n  sales: {view: sales}\nwarehouse: warehouse\n"
@@ -216,7 +213,6 @@ def test_a_step_that_nobody_asks_for() -> None:
     )
 
 
-@in_turns
 def test_a_malformed_row_is_refused_without_its_values(
     pipeline: catalogue.Pipeline, host: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,7 +242,6 @@ with watched(4, kill_process):
 """
 
 
-@in_turns
 def test_an_attempt_finishes_what_a_killed_one_began(
     pipeline: catalogue.Pipeline, tmp_path: Path, host: None, at_once: None
 ) -> None:

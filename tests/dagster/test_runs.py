@@ -15,9 +15,8 @@ from deltafold.dagster.resources import SparkResource
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales
-from tests.night import in_turns
 
-pytestmark = [in_turns, pytest.mark.filterwarnings("ignore::dagster.BetaWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
 LANDED = keys.landed("sales", "sales")
 STATE, VIEW = keys.state("sales"), keys.view("sales")

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning.semijoin import CostlyFilters, Semijoin
 from deltafold.spark import catalyst
-from tests.night import in_turns
 from tests.sandbox import MemorySandbox, checked
 
 ROWS = "(select int(id % 50) k, id v, concat(char(97 + id % 3), 'x', id) s from range(200))"
@@ -69,7 +68,6 @@ QUERIES = {
 }
 
 
-@in_turns
 @pytest.mark.parametrize("name", QUERIES)
 def test_histories(sandbox: MemorySandbox, name: str) -> None:
     rows = [(i % 9, i, f"{'abc'[i % 3]}x{i}") for i in range(60)]

@@ -22,7 +22,7 @@ from deltafold.dataflow.pruning import key_ranges, pruning
 from deltafold.dataflow.pruning.intervals import align, find_intervals, range_of, runs, scale
 from deltafold.dataflow.pruning.key_ranges import KeyRanges
 from deltafold.lake import delta_table
-from tests.night import every, in_turns, night
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, checked
 
 DAY = date(2024, 5, 1)
@@ -113,7 +113,6 @@ def read_as_if_large(delta: DeltaSandbox) -> Generator[None]:
         yield
 
 
-@in_turns
 @pytest.mark.parametrize("join", [pytest.param("join", marks=night), "left join"])
 def test_a_change_at_both_ends_reads_nothing_between(delta: DeltaSandbox, join: str) -> None:
     """Today's rows and a correction of last spring: the eight files between are not read."""
@@ -157,7 +156,6 @@ QUERIES = {
 }
 
 
-@in_turns
 @pytest.mark.parametrize("query", every(2, [*QUERIES.values()][::-1]))
 def test_what_was_follows_from_what_is(delta: DeltaSandbox, query: str) -> None:
     """The rows that a few changed ones meet are read once, after; what they were is that less the change."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.night import every, in_turns, sampled
+from tests.night import every, sampled
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
-
-pytestmark = in_turns
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 CONDITIONS = {

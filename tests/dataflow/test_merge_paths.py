@@ -10,10 +10,8 @@ import pytest
 from delta.tables import DeltaMergeBuilder
 
 from deltafold.dataflow.merge import BY_WRITER
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
-
-pytestmark = in_turns
 
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",

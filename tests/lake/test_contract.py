@@ -14,9 +14,6 @@ from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 from tests.lake.merge_scenarios import direct_merges, merges_by_delta
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed
-from tests.night import in_turns
-
-pytestmark = in_turns
 
 PARTS = [own_writes, merges_by_delta, direct_merges, landing, other_writers, folders, vacuumed]
 

@@ -20,10 +20,7 @@ from deltafold.lake.protocol import Mark
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
-from tests.night import in_turns
 from tests.sandbox import DeltaSandbox
-
-pytestmark = in_turns
 
 SCHEMA = "__bucket int, k int, v string"
 

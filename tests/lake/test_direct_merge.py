@@ -24,7 +24,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
-from tests.night import in_turns, sampled
+from tests.night import sampled
 from tests.sandbox import DeltaSandbox
 
 KEY = "a.b `q`"  # in a table with name mapping, in a folder whose name must be encoded
@@ -78,7 +78,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("merges") / "a b%20ü"
 
 
-@in_turns
 @settings(max_examples=8, deadline=None)
 @given(
     st.dictionaries(KEYS, st.integers(1, 3), max_size=10),

@@ -12,7 +12,7 @@ from deltafold.algebra.program import WEIGHT
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.log import vector_changes
 from deltafold.lake.version_diff import file_difference
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox
 
 STEPS = (
@@ -25,7 +25,6 @@ STEPS = (
 )
 
 
-@in_turns
 def test_many_rows_of_one_file(delta: DeltaSandbox) -> None:
     """Protects from Delta's limit for a vector within an action: two deletes of a tenth of a file failed a refresh."""
     rows = delta.spark.range(0, 480_000, 1, 1).selectExpr("id k", "pmod(hash(id), 10) h")
@@ -42,7 +41,6 @@ PAIRS = [(before, after) for before in range(len(STEPS) + 1) for after in range(
 BY_DAY = ((1, 3), (4, 2), (1, 6))  # deleted, restored, both
 
 
-@in_turns
 @pytest.mark.parametrize("most", [60, pytest.param(1 << 20, marks=night)], ids=["apart", "within"])
 def test_the_difference_of_two_versions(delta: DeltaSandbox, long: bool, most: int) -> None:
     """Any two versions: rows deleted, restored, both, in some of the files."""

@@ -15,9 +15,7 @@ from deltafold.api import Files, Warehouse
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.landing.folder import UNPARTITIONED
 from tests.crash.points import Killed, watched
-from tests.night import in_turns, night
-
-pytestmark = in_turns
+from tests.night import night
 
 HOSTILE = [
     "a b", "it's", "back\\slash", "\\'", "50%", "%27", "%2527", "%C3%A9", "x=y", "São", 'quo"te', "[1]", "{a}", "*",

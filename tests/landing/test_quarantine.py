@@ -17,9 +17,7 @@ from deltafold.landing.formats import FORMAT_DEFAULTS
 from deltafold.landing.malformed import BARE_QUOTE
 from tests.crash.points import Killed, Stop, watched
 from tests.landing.test_malformed import BAD_CSV, BAD_JSON, HEADER, SCHEMA
-from tests.night import in_turns, night
-
-pytestmark = in_turns
+from tests.night import night
 
 CSV_REASONS = {
     "no number": "one in id is not a valid INT",

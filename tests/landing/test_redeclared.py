@@ -16,10 +16,8 @@ from pyspark.sql import SparkSession
 
 from deltafold.api import Files, Landing, View, Warehouse
 from tests.crash.points import Killed, watched
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import confirm
-
-pytestmark = in_turns
 
 COLUMNS: list[str] = ["id", "v", "day", "hour"]
 QUERIES = {

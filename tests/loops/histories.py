@@ -13,7 +13,7 @@ from typing import Any
 from deltafold.api import Report, View
 from tests.loops.cases import Case, SourceRows, rows
 from tests.loops.references.graphs import Graph, Graphs
-from tests.sandbox import Sandbox, as_if_large, confirm
+from tests.sandbox import Sandbox, as_asked, confirm
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -46,7 +46,7 @@ def history(
     for number, (edges, starts) in enumerate(Graphs(members).histories(refreshes)):
         sandbox.insert("edges", schema, rows(edges, 2), "overwrite")
         sandbox.insert("starts", "x int", rows(starts, 1), "overwrite")
-        with as_if_large(view):
+        with as_asked(view):
             view, report = refresh(sandbox, view)
         try:
             check(view, case, SourceRows(edges, starts), number == refreshes - 1)

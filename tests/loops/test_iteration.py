@@ -17,10 +17,8 @@ from deltafold.language.loops.definition import MeasuredPoints
 from deltafold.language.loops.options import evaluate_by
 from tests.loops import queries
 from tests.loops.references import numeric_oracles
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
-
-pytestmark = in_turns
 
 NODES = list(range(10))
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 4), (5, 0), (6, 7), (7, 6), (7, 99), (0, 1)]

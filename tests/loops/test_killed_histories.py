@@ -15,8 +15,9 @@ from deltafold.api import Report, View
 from tests.crash.points import Killed, Run, watched
 from tests.loops.cases import CASES, Case
 from tests.loops.histories import history
-from tests.night import in_turns, night
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox
+from tests.night import night
+from tests.reading import reading
+from tests.sandbox import READS, DeltaSandbox, MemorySandbox, Sandbox
 
 FIRST = 12  # writes of a first refresh, about
 
@@ -61,7 +62,6 @@ def killed(sandbox: Sandbox, name: str, seed: int, refreshes: int) -> Counter[st
     return killer.stops
 
 
-@in_turns
 def test_a_killed_loop_equals_its_oracle(sandbox: MemorySandbox) -> None:
     """Protects from rounds that are counted twice, or not at all, by the epoch that resumes."""
     assert killed(sandbox, "reachability", 2, 4)
@@ -74,6 +74,6 @@ def test_killed_loops_on_delta(spark: SparkSession, name: str) -> None:
     """In all some 1,000 refreshes, each killed twice at most."""
     stops = Counter[str]()
     for seed in range(12):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading([*READS][seed % 3]):
             stops += killed(DeltaSandbox(spark, Path(folder)), name, seed, 8)
     assert len(stops) > 8, f"few different writes: {stops}"

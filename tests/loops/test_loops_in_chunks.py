@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, NotConvergedError, QueryError
 from deltafold.api import iterate
 from tests.crash.points import Killed, watched
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
-pytestmark = [in_turns, pytest.mark.usefixtures("files_in_order")]
+pytestmark = pytest.mark.usefixtures("files_in_order")
 
 LEVELS = """with recursive r(n) max recursion level 5 as (
     select dst from t where src = 1 union select t.dst from r join t on r.n = t.src) select n from r"""

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from tests.loops.cases import CASES
 from tests.loops.histories import history
 from tests.night import night, sampled
-from tests.sandbox import DeltaSandbox, MemorySandbox
+from tests.reading import reading
+from tests.sandbox import READS, DeltaSandbox, MemorySandbox
 
 SAMPLE = {"paths": 1, "around negation": 3}  # seeds
 
@@ -33,7 +34,7 @@ def test_a_loop_on_delta_equals_its_oracle(delta: DeltaSandbox, name: str) -> No
 def test_many_histories(spark: SparkSession, name: str) -> None:
     """In all some 1,500 refreshes in memory."""
     for seed in range(14):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading([*READS][seed % 3]):
             history(MemorySandbox(spark, Path(folder)), CASES[name], seed, 10)
 
 
@@ -41,7 +42,7 @@ def test_many_histories(spark: SparkSession, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_many_histories_on_delta(spark: SparkSession, name: str) -> None:
     for seed in range(6):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading([*READS][seed % 3]):
             history(DeltaSandbox(spark, Path(folder)), CASES[name], seed, 10)
 
 
@@ -50,5 +51,5 @@ def test_many_histories_on_delta(spark: SparkSession, name: str) -> None:
 def test_many_graphs_at_once(spark: SparkSession, name: str) -> None:
     """In all 110,000 changes of graphs, two hundred of which a refresh follows at once."""
     for seed in range(5):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading([*READS][seed % 3]):
             history(MemorySandbox(spark, Path(folder)), CASES[name], seed, 10, graphs=200)

@@ -11,10 +11,8 @@ from deltafold.algebra.errors import NotConvergedError, QueryError
 from deltafold.refresh.incremental_refresh import Incremental
 from tests.loops import queries
 from tests.loops.references import oracles
-from tests.night import in_turns, sampled
+from tests.night import sampled
 from tests.sandbox import MemorySandbox, checked, rows
-
-pytestmark = in_turns
 
 EDGES = [(1, 2, 4), (2, 3, 1), (3, 1, 1), (3, 4, 2), (5, 5, 1), (6, 7, 3), (2, 3, 1), (None, 9, 1)]
 CHANGES = (

@@ -13,10 +13,8 @@ from deltafold.algebra.errors import DeltafoldError, NotConvergedError, StateErr
 from deltafold.api import Report, View, fixpoint
 from tests.loops.cases import DISTINCT_PATHS, PATHS, UNION, reach
 from tests.loops.queries import parity
-from tests.night import in_turns, night
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, checked, confirm, rows
-
-pytestmark = in_turns
+from tests.night import night
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_asked, checked, confirm, rows
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (4, 4), (4, 5), (1, 2), (None, 6), (5, None), (7, 8), (8, 7)]
 BELOW_AND_ABOVE = """
@@ -35,7 +33,7 @@ def declare_graph(sandbox: Sandbox, edges: list[Any] | None = None, starts: tupl
 
 def refreshed(view: View) -> Report:
     """Refresh; what the test says of the rows, and the comparison with Spark's batch in its end, are the check."""
-    with as_if_large(view):
+    with as_asked(view):
         return view.refresh()
 
 

@@ -17,10 +17,10 @@ from deltafold.algebra.program import LoopState
 from deltafold.refresh.stages.recursion import LoopResult, LoopStage
 from deltafold.view import View
 from tests.crash.points import Killed, watched
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
-pytestmark = [in_turns, pytest.mark.usefixtures("files_in_order")]
+pytestmark = pytest.mark.usefixtures("files_in_order")
 
 TWO_LOOPS = """with recursive
     a(n) as (select dst from t where src = 1 union select t.dst from a join t on a.n = t.src),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import EvaluationError as OracleError
 from tests.mrql.oracle.values import Row
-from tests.night import in_turns
+from tests.night import sampled
 from tests.sandbox import MemorySandbox, confirm
 
 SAMPLE = 32  # one example in so many is a view in `make test`, and all of the papers'; the others at night
@@ -68,15 +66,10 @@ def test_wrong_ends_of_a_part_are_errors(
         evaluate(isolate_session(spark), query, list(frames), frames.get).collect()
 
 
-def sampled() -> Iterator[Any]:
-    for title in ALL:
-        chosen = zlib.crc32(title.encode()) % SAMPLE == 0 or title.startswith("papers")
-        night = not chosen or title in ELSEWHERE
-        yield pytest.param(title, marks=pytest.mark.night) if night else title
+BY_DAY = {*[*ALL][::SAMPLE], *(title for title in ALL if title.startswith("papers"))} - {*ELSEWHERE}
 
 
-@in_turns
-@pytest.mark.parametrize("title", sampled())
+@pytest.mark.parametrize("title", sampled(ALL, BY_DAY.__contains__))
 def test_views(sandbox: MemorySandbox, title: str) -> None:
     query = program(ALL[title])
     read = [name for name in TABLES if name.lower() in query.names]

@@ -13,7 +13,6 @@ from deltafold.api import View
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.store.snapshot import LastAnswer
 from tests.crash.points import Killed, watched
-from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm
 
 QUERIES = {
@@ -37,7 +36,6 @@ def fullest(view: View) -> int:
     return max(size.bytes for size in view.status().tables.values())
 
 
-@in_turns
 def test_a_view_whose_buckets_are_full_is_stored_in_more(delta: DeltaSandbox) -> None:
     """A view above it goes on; a total, whose one row is in one bucket, stays as it is."""
     delta.source("t", "k int, v int", MANY)

@@ -17,7 +17,8 @@ from deltafold.api import Tuning, View
 from tests.corpus.writer import Writer
 from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
+from tests.reading import reading
+from tests.sandbox import READS, DeltaSandbox, MemorySandbox, Sandbox, as_asked, confirm
 
 VIEWS = 1 if settings().max_examples < 100 else 2  # of one history on Delta
 DEAR = 12  # an example on Delta takes as long as so many in memory
@@ -25,13 +26,14 @@ DEAR = 12  # an example on Delta takes as long as so many in memory
 
 @dataclass(frozen=True)
 class Paths:
-    """How states are stored and merged; edited: whether the queries get another column on the way."""
+    """How states are stored and merged, and inputs read; edited: whether the queries get another column on the way."""
 
     merge: str
     buckets: int
     deletion_vectors: bool
     invariant: bool
     edited: bool
+    reads: str
 
 
 INVARIANT = st.sampled_from([False, False, True])
@@ -40,7 +42,15 @@ MERGES = {
     "always": Tuning(rewrite_files=0, rewrite_touched_bytes=0),
     "by Delta": Tuning(rewrite_files=0, rewrite_touched_bytes=0, local_rows=0),
 }
-paths = st.builds(Paths, st.sampled_from([*MERGES]), st.sampled_from([1, 3]), st.booleans(), INVARIANT, st.booleans())
+paths = st.builds(
+    Paths,
+    st.sampled_from([*MERGES]),
+    st.sampled_from([1, 3]),
+    st.booleans(),
+    INVARIANT,
+    st.booleans(),
+    st.sampled_from([*READS]),
+)
 
 
 @settings(max_examples=max(1, settings().max_examples // DEAR))
@@ -50,7 +60,7 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
     assume(len(set(sql)) == len(sql) and len("".join(sql)) > 200 * VIEWS)  # an example is dear: none on trivial queries
     for text in sql:
         note(text)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, reading(way.reads):
         delta = DeltaSandbox(spark, Path(folder))
         history, warehouse = begun(delta, way), delta.warehouse
         views = [warehouse.view(f"v{number}", text) for number, text in enumerate(sql)]
@@ -69,12 +79,11 @@ def test_views_equal_their_queries(spark: SparkSession, sql: list[str], cuts: li
 @given(queries(), histories, paths)
 def test_views_in_memory_equal_their_queries(spark: SparkSession, sql: str, cuts: list[list[Step]], way: Paths) -> None:
     """The same, ten times faster: many more queries."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, reading(way.reads):
         sandbox = MemorySandbox(spark, Path(folder))
         history, view = begun(sandbox, way), sandbox.view(sql)
         for number in range(len(cuts) + 1):
-            with as_if_large(view):
-                wrong = failures(view, cuts[:number], number == len(cuts))
+            wrong = failures(view, cuts[:number], number == len(cuts))
             assert not wrong, f"{wrong}\n{way}"
             for step in cuts[number] if number < len(cuts) else []:
                 history.apply(step)
@@ -101,7 +110,8 @@ def failures(view: View, done: list[list[Step]], last: bool = False) -> list[str
     said = f"{view.query}\nafter {done}"
     try:
         assert view.mode == "incremental", view.explain()
-        view.refresh()
+        with as_asked(view):
+            view.refresh()
         confirm(view)
         verification = view.verify() if last else None
     except Exception as error:

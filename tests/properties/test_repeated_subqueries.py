@@ -16,7 +16,8 @@ from tests.properties.histories import Step, histories
 from tests.properties.queries import LAYERS, grouped
 from tests.properties.relation import EVENTS, Draw, Relation, condition
 from tests.properties.test_random_histories import Paths, begun, failures, paths
-from tests.sandbox import MemorySandbox, as_if_large
+from tests.reading import reading
+from tests.sandbox import MemorySandbox
 
 READERS = (
     "select {columns}, b.{x} as b_x from ({all}) a join ({one}) b on a.{x} <=> b.{x}",
@@ -57,13 +58,12 @@ def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
     @settings(max_examples=max(3, settings().max_examples // 6))
     @given(repeated(), histories, paths)
     def run(sql: str, cuts: list[list[Step]], way: Paths) -> None:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading(way.reads):
             sandbox = MemorySandbox(spark, Path(folder))
             history, view = begun(sandbox, way), sandbox.view(sql)
             shared.append(" is shared by " in view.explain())
             for number in range(len(cuts) + 1):
-                with as_if_large(view):
-                    wrong = failures(view, cuts[:number], number == len(cuts))
+                wrong = failures(view, cuts[:number], number == len(cuts))
                 assert not wrong, f"{wrong}\n{way}"
                 for step in cuts[number] if number < len(cuts) else []:
                     history.apply(step)

@@ -11,10 +11,8 @@ from deltafold.algebra.errors import UsageError
 from deltafold.api import Delta
 from deltafold.refresh import chunks, incremental_refresh
 from deltafold.store.journal import Chunk
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
-
-pytestmark = in_turns
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
 ANTI_AND_WINDOW = """select k, v, rank() over (partition by k order by v) r from t

@@ -10,10 +10,7 @@ import pytest
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
 from deltafold.api import Delta, View, Warehouse
 from deltafold.lake.delta_table import DeltaTable
-from tests.night import in_turns
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
-
-pytestmark = in_turns
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
 

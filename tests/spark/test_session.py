@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from benchmarks.contest import count_calls
 from deltafold.spark import catalyst
 from deltafold.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
-from tests.night import in_turns, night
+from tests.night import night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
 MERGES = f"""
@@ -44,7 +44,6 @@ except Exception:
 """
 
 
-@in_turns
 @pytest.mark.parametrize("java", ["the machine's Java", pytest.param("no Java", marks=night)])
 def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) -> None:
     here, home, cache = tmp_path / "here", tmp_path / "home", os.environ.get("DELTAFOLD_CACHE", str(PROJECT / ".cache"))
@@ -70,7 +69,6 @@ except SetupError as error:
 """
 
 
-@in_turns
 @pytest.mark.parametrize(
     ("master", "partitions", "why"),
     [
@@ -179,7 +177,6 @@ except BlockingIOError:
 """
 
 
-@in_turns
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""
     file = tmp_path / "spark.json"

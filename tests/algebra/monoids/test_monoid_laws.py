@@ -31,9 +31,7 @@ from deltafold.language.query import Query
 from deltafold.spark import catalyst
 from tests.algebra.monoids.bags import KINDS, MOMENTS, Kind, bags
 from tests.language.schemas import read_query
-from tests.night import in_turns, sampled
-
-pytestmark = in_turns
+from tests.night import sampled
 
 CASES, SEED = 30, 7
 # types whose values are made and added as those of another one; by night

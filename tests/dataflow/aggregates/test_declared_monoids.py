@@ -11,10 +11,8 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import ChangedQueryError, QueryError
 from deltafold.refresh.stages import program_run
-from tests.night import in_turns, sampled
+from tests.night import sampled
 from tests.sandbox import MemorySandbox, checked, rows
-
-pytestmark = in_turns
 
 LONGEST = ("longest", "STRING", "''", "if(length(a) > length(b) or length(a) = length(b) and a > b, a, b)")
 SPREAD = {

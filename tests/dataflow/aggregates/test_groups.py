@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tests.night import in_turns
 from tests.sandbox import MemorySandbox, checked, row, rows
-
-pytestmark = in_turns
 
 SUMS = "select k, sum(v) s, count(*) n, min(v) lo, count(distinct v) d from t group by k"
 

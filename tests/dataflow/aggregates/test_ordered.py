@@ -11,11 +11,9 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import RefusedError
 from deltafold.api import Policy
-from tests.night import every, in_turns
+from tests.night import every
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
-
-pytestmark = in_turns
 
 FIRST = [(1, 1, "a"), (1, 2, "a"), (1, 2, "b"), (2, 2, "a"), (None, 5, None)]
 HISTORY: tuple[tuple[Step, ...], ...] = (

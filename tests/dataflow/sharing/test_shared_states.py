@@ -9,10 +9,8 @@ import pytest
 from deltafold.algebra.errors import ChangedQueryError
 from deltafold.api import Delta
 from deltafold.compiler import compile as compiler
-from tests.night import in_turns, night
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
-
-pytestmark = in_turns
 
 # TPC-H 15: the supplier with the largest revenue, over a table of revenues that is read twice
 REVENUE = """with revenue as (

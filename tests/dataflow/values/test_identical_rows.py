@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.night import in_turns
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, confirm
-
-pytestmark = in_turns
 
 NAN = float("nan")
 SCHEMA = (

@@ -6,11 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import QueryError
-from tests.night import every, in_turns
+from tests.night import every
 from tests.replay import Recording, record
 from tests.sandbox import MemorySandbox, Step, checked, rows
-
-pytestmark = in_turns
 
 SCHEMA = "id int, customer string, item string, price int, tags array<string>"
 FIRST = [

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.lake.catalogs.metastore import HiveMetastore
-from tests.night import in_turns, night
+from tests.night import night
 from tests.spark.machine import PYTHONPATH
 
 # root without the right to read and write everything
@@ -76,7 +76,6 @@ def deltafold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@in_turns
 def test_names_are_shared_by_processes(metastore: HiveMetastore, tmp_path: Path) -> None:
     """Protects from a name that only the process knows that gave it."""
     declare(tmp_path, metastore.settings)

@@ -23,7 +23,7 @@ from tests.lake.remote import s3_server
 from tests.lake.remote.hdfs_server import HdfsServer
 from tests.lake.remote.hurdle import Hurdle
 from tests.lake.remote.s3_server import S3Server
-from tests.night import in_turns, night
+from tests.night import night
 from tests.spark.machine import PROJECT
 
 Server = S3Server | HdfsServer
@@ -120,7 +120,6 @@ def test_two_processes_refresh_at_once(server: Server) -> None:
     look(server)
 
 
-@in_turns
 def test_a_kill_is_survived(server: Server) -> None:
     """Protects by day from a warehouse that no longer works on a store; the next test does it again and again."""
     Child(server, "refresh", 50).kill_at_random(random.Random(3), 2, 1.5)

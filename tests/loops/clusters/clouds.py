@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from deltafold.api import View
 from tests.loops import queries
 from tests.loops.references import numeric_oracles
-from tests.sandbox import Sandbox, as_if_large, confirm, rows
+from tests.sandbox import Sandbox, as_asked, confirm, rows
 
 STEPS = 3  # of queries.clusters
 POINTS, SEEDS = "id int, x double, y double", "x double, y double"
@@ -119,7 +119,7 @@ def history(sandbox: Sandbox, seed: int, refreshes: int) -> Counter[str]:
     view = sandbox.view(queries.clusters)
     for number in range(refreshes):
         statement = cloud.change(sandbox) if number else ""
-        with as_if_large(view):
+        with as_asked(view):
             report = view.refresh()
         paths[report.paths.get("loop_1", "")] += 1
         paths["near"] += any(report.rounds.get("loop_1", {}).get("points", []))

@@ -16,10 +16,8 @@ from deltafold.api import iterate, nearest
 from deltafold.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import CORNERS, POINTS, SEEDS, STEPS, Cloud, check, history
-from tests.night import every, in_turns, night
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, confirm
-
-pytestmark = in_turns
 
 
 @pytest.mark.parametrize("seed", every(3, [0, 1, 2]))

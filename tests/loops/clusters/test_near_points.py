@@ -11,10 +11,8 @@ from deltafold.api import Report, View
 from deltafold.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import POINTS, SEEDS, STEPS, check, table
-from tests.night import in_turns, night, sampled
+from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, confirm
-
-pytestmark = in_turns
 
 STOPS = [(commits, share) for commits in (0, 1, 2) for share in (9, 0)]
 

@@ -25,7 +25,8 @@ from tests.loops.histories import WAYS
 from tests.loops.references.graphs import Graph
 from tests.loops.rounds.programs import Bag, Node, Pair, Side, random_step
 from tests.night import night, sampled
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_if_large, confirm
+from tests.reading import reading
+from tests.sandbox import READS, DeltaSandbox, MemorySandbox, Sandbox, as_asked, confirm
 
 Above = Literal["rows", "groups", "edges without"]
 SCHEMA = "a int, b int, w int"
@@ -152,7 +153,7 @@ def refreshed(
     view: View, expected: Counter[tuple[Any, ...]] | None, last: Counter[tuple[Any, ...]] | None
 ) -> Counter[tuple[Any, ...]] | None:
     """Refresh and compare; a refresh beyond the limit fails and leaves the answer as it was. Returns the answer."""
-    with as_if_large(view):
+    with as_asked(view):
         if expected is None:
             with pytest.raises(NotConvergedError):
                 view.refresh()
@@ -176,7 +177,7 @@ def test_a_random_loop_equals_its_evaluation(sandbox: MemorySandbox, seed: int) 
 def test_many_random_loops(spark: SparkSession, part: int) -> None:
     """In all 300 programs with 5 refreshes each."""
     for seed in range(15 * part, 15 * part + 15):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, reading([*READS][seed % 3]):
             history(MemorySandbox(spark, Path(folder)), seed, 5)
 
 

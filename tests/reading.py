@@ -1,0 +1,30 @@
+"""How large the inputs of a view seem to its refreshes: a parameter of each test, which its name shows.
+
+`small`: inputs are read whole, as Deltafold reads small ones. `pruned`: only the ranges of keys that a change touches
+are read, and Delta chooses the files. `large`: so, and nothing is broadcast. A test runs with one of them by day, and
+with all by night; a folder chooses by a fixture `reads` in its conftest.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from deltafold.lake import delta_table
+from tests.night import sampled
+from tests.sandbox import READS, Sandbox
+
+
+def by_day(chosen: str) -> list[Any]:
+    """The parameters of a fixture `reads`."""
+    return sampled(READS, lambda name: name == chosen)
+
+
+@contextmanager
+def reading(reads: str) -> Iterator[str]:
+    """Make refreshes within `as_asked` read so."""
+    whole = delta_table.WHOLE_BYTES if reads == "small" else 0
+    with mock.patch.object(Sandbox, "reads", reads), mock.patch.object(delta_table, "WHOLE_BYTES", whole):
+        yield reads
