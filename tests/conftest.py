@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
 
 from tests.reading import by_day, reading
@@ -41,6 +42,22 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
 ROOM = "-Xms1g -Xmn640m -XX:MetaspaceSize=320m"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA)  # for the session's Java, and those of other processes
 os.environ.pop("DAGSTER_HOME", None)  # commands would report to it
+
+# Random tests: by day a few examples, always the same; by night many, new ones at each run, whose failures print what
+# repeats them. None is shrunk: an example costs half a minute, and the failure prints its query and history.
+COMMON = {
+    "deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "phases": [Phase.generate],
+    "print_blob": True,
+}  # fmt: skip
+settings.register_profile("day", max_examples=5, derandomize=True, **COMMON)  # type: ignore[arg-type]
+settings.register_profile("night", max_examples=1200, **COMMON)  # type: ignore[arg-type]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    long = bool(config.getoption("--long"))
+    settings.load_profile("night" if long else "day")
+    if long:
+        config.option.timeout = 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

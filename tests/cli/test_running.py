@@ -73,6 +73,7 @@ def test_backfilling_a_range(quick: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+@night
 def test_rebuilding_gives_the_same_answer(quick: Path) -> None:
     call("run", "shop")
     before = answer()
@@ -124,13 +125,13 @@ def test_a_malformed_row_is_said_with_its_file(quick: Path) -> None:
     assert "Traceback" not in result.output
 
 
-def test_a_malformed_row_is_quarantined_where_that_is_declared(home: Path) -> None:
+def test_a_malformed_row_is_quarantined_where_that_is_declared(quick: Path) -> None:
     """Protects from rows that are left out without a word, in any of the places where people look."""
-    declaration = home / "pipeline.yaml"
+    declaration = quick / "pipeline.yaml"
     declaration.write_text(
         declaration.read_text().replace("format: csv\n", "format: csv\n      malformed: quarantine\n", 1)
     )
-    (home / "data" / "sales" / "day=2024-05-02" / "bad.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
+    (quick / "data" / "sales" / "day=2024-05-02" / "bad.csv").write_text("id,shop,product,amount\n1,n1,tea,a lot\n")
     assert "9 rows, 1 malformed row left out, 1 row in quarantine (" in call("run", "shop").stdout
     (row,) = json.loads(call("show", "shop", "--quarantine", "sales", "--json").stdout)
     assert (row["partition"], row["line"], row["row"]) == ("2024-05-02", 2, "1,n1,tea,a lot")

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning.semijoin import CostlyFilters, Semijoin
 from deltafold.spark import catalyst
+from tests.night import every
 from tests.sandbox import MemorySandbox, checked
 
 ROWS = "(select int(id % 50) k, id v, concat(char(97 + id % 3), 'x', id) s from range(200))"
@@ -68,7 +69,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", every(2, QUERIES))
 def test_histories(sandbox: MemorySandbox, name: str) -> None:
     rows = [(i % 9, i, f"{'abc'[i % 3]}x{i}") for i in range(60)]
     for table in ("t", "d"):

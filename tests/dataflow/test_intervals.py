@@ -10,7 +10,7 @@ from itertools import pairwise
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -39,6 +39,7 @@ VALUES = {
 SLICES, MOST = Tuning().range_slices, Tuning().range_intervals
 
 
+@settings(max_examples=100)
 @given(st.sets(st.integers(0, SLICES - 1), min_size=1))
 def test_runs_contain_all_slices(slices: set[int]) -> None:
     """Few, in order, apart from each other, and tight: each ends where a slice does."""
@@ -68,6 +69,7 @@ def test_every_value_lies_in_an_interval(spark: SparkSession, type_: str) -> Non
 
 
 @pytest.mark.parametrize("type_", VALUES)
+@settings(max_examples=50)
 @given(st.data())
 def test_an_aligned_interval_is_little_wider(type_: str, data: st.DataObject) -> None:
     """It contains the interval, is a value of the type at both ends, and at most a quarter wider."""

@@ -83,11 +83,8 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
 
 
 BOTH = [(kind, condition) for condition in CONDITIONS for kind in KINDS]
-# every kind and every condition; all pairs of them by night
-CHOSEN = (
-    ("inner", "equality and more"), ("left", "null-safe equality"), ("right", "range"), ("full", "equality"),
-    ("left semi", "inequality"), ("left anti", "or"), ("inner", "none"),
-)  # fmt: skip
+# the rules of each kind are one of these four; all pairs by night
+CHOSEN = (("inner", "equality and more"), ("left", "null-safe equality"), ("full", "equality"), ("left anti", "or"))
 
 
 @pytest.mark.parametrize("join", sampled(BOTH, CHOSEN.__contains__, ", ".join))
@@ -100,7 +97,7 @@ def test_every_kind_under_changes_of_both_sides(
     history.check(sandbox, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
 
 
-@pytest.mark.parametrize("number", every(10, range(len(NESTED))))
+@pytest.mark.parametrize("number", every(16, range(len(NESTED))))
 def test_subqueries_set_operations_and_joins_of_joins(sandbox: MemorySandbox, history: Recording, number: int) -> None:
     """Each is joins and aggregates after Spark's own unnesting."""
     history.check(sandbox, NESTED[number])

@@ -66,7 +66,7 @@ def test_history(sandbox: MemorySandbox, long: bool, sizes: dict[str, int], buck
     ("sizes", "buckets", "path", "names"),
     [
         (MERGED, 1, "merge", ("nested", "bag")),
-        (BY_DELTA, 1, f"merge{BY_WRITER}", ("in_place",)),
+        pytest.param(BY_DELTA, 1, f"merge{BY_WRITER}", ("in_place",), marks=night),
         pytest.param({}, 5, "rewrite", ("nested",), marks=night),
         pytest.param(MERGED, 5, "merge", ("in_place", "bag"), marks=night),
         pytest.param(BY_DELTA, 5, f"merge{BY_WRITER}", ("in_place", "bag"), marks=night),

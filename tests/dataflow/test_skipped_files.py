@@ -11,6 +11,7 @@ from deltafold.dataflow.lowering import Lowering
 from deltafold.dataflow.pruning.key_ranges import restrict_scans
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
+from tests.night import every
 
 RANGE = "k BETWEEN 25 AND 31"  # in two of six files of each table
 BELOW = {
@@ -50,7 +51,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
     return {name: folder / name for name in names}
 
 
-@pytest.mark.parametrize("below", BELOW)
+@pytest.mark.parametrize("below", every(2, BELOW))
 def test_files_are_skipped_below(spark: SparkSession, tables: dict[str, Path], below: str) -> None:
     """Protects from a limit, a window or NULLs that are computed from the files of a key's range alone.
 

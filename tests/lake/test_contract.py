@@ -14,8 +14,10 @@ from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 from tests.lake.merge_scenarios import direct_merges, merges_by_delta
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed
+from tests.night import sampled
 
 PARTS = [own_writes, merges_by_delta, direct_merges, landing, other_writers, folders, vacuumed]
+BY_NIGHT = (merges_by_delta, landing)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     yield [(DELTA, tmp_path_factory.mktemp("delta")), (MemoryLake(), tmp_path_factory.mktemp("memory"))]
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+@pytest.mark.parametrize("part", sampled(PARTS, lambda part: part not in BY_NIGHT, lambda part: part.__name__))
 def test_both_show_the_same(
     spark: SparkSession, lakes: list[tuple[Lake, Path]], part: Callable[[Scenario], None]
 ) -> None:

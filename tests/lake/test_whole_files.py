@@ -138,13 +138,12 @@ def test_joins_of_large_tables(delta: DeltaSandbox) -> None:
     for view in views:
         checked(view)
     with mock.patch.object(whole_files, "apply_vectors", wraps=whole_files.apply_vectors) as built:
-        for epoch in range(3):
-            for name, column in (("l", "v"), ("r", "w")):
-                delta.sql(f"delete from {{{name}}} where k % 17 = {epoch}")
-                delta.insert(name, f"k int, {column} int", [(epoch, 5)])
-            for view in views:
-                checked(view)
-    assert built.call_count >= 8
+        for name, column in (("l", "v"), ("r", "w")):
+            delta.sql(f"delete from {{{name}}} where k % 17 = 1")
+            delta.insert(name, f"k int, {column} int", [(1, 5)])
+        for view in views:
+            checked(view)
+    assert built.call_count >= 2
 
 
 def test_only_scans_of_the_other_reader_are_told_apart(table: DeltaTable) -> None:

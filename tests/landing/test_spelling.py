@@ -47,18 +47,19 @@ def test_a_respelt_partition_stays(drop: Drop, named: list[str] | None) -> None:
     assert ids(drop) == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("type_", "old", "new"),
-    [
-        ("int", "5", "05"),
-        ("decimal(4,1)", "1.50", "1.5"),
-        ("timestamp", "2013-01-01 10%3A00", "2013-01-01 10%3A00%3A00"),
-        ("double", "-0", "0.0"),
-        ("boolean", "TRUE", "true"),
-    ],
-)
-def test_respelt_values_of_other_types(spark: SparkSession, tmp_path: Path, type_: str, old: str, new: str) -> None:
+SPELLINGS = {
+    "timestamp": ("2013-01-01 10%3A00", "2013-01-01 10%3A00%3A00"),
+    "int": ("5", "05"),
+    "boolean": ("TRUE", "true"),
+    "decimal(4,1)": ("1.50", "1.5"),
+    "double": ("-0", "0.0"),
+}
+
+
+@pytest.mark.parametrize("type_", every(3, SPELLINGS))
+def test_respelt_values_of_other_types(spark: SparkSession, tmp_path: Path, type_: str) -> None:
     """Protects from the same where other values have two spellings; NULL has one."""
+    old, new = SPELLINGS[type_]
     drop = Drop(spark, tmp_path, type_=type_)
     drop.put(old, 1)
     drop.put("__HIVE_DEFAULT_PARTITION__", 2)

@@ -22,6 +22,7 @@ from tests.language.schemas import schemas
 from tests.language.test_equality import EQUAL, GROUPED, UNEQUAL
 from tests.language.test_fingerprint_details import ALIKE
 from tests.language.test_fingerprints import GOLDEN, QUERIES
+from tests.night import every
 
 Function = Callable[..., DataFrame]
 # generators are not compared, and Spark numbers recursions anew in each analysis
@@ -45,7 +46,7 @@ def seen_equal(spark: SparkSession, *queries: QueryText) -> bool:
     return equal
 
 
-@pytest.mark.parametrize("name", [*GOLDEN, *QUERIES])
+@pytest.mark.parametrize("name", every(3, [*GOLDEN, *QUERIES]))
 def test_the_same_text(spark: SparkSession, name: str) -> None:
     """Protects from a comparison that always fails, which nobody would notice."""
     query = {**GOLDEN, **QUERIES}[name]
@@ -91,7 +92,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", LOOPS)
+@pytest.mark.parametrize("what", every(2, LOOPS))
 def test_loops(spark: SparkSession, what: str) -> None:
     """Their plans are not below that of the query."""
     assert seen_equal(spark, loop(), loop())

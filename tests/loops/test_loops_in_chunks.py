@@ -38,6 +38,7 @@ def put_far_nodes(sandbox: Sandbox) -> None:
     put_edges(sandbox, d2=[(2, 3), (3, 4)], d3=[(n, n + 1) for n in range(4, 9)], d4=[(1, 5), (5, 8)])
 
 
+@night
 def test_a_chunk_beyond_the_level_limit(sandbox: MemorySandbox) -> None:
     """The batch query is within it. The view could not be refreshed any more, only rebuilt."""
     put_edges(sandbox, d1=[(1, 2)])
@@ -58,6 +59,7 @@ def test_a_chunk_beyond_the_level_limit(sandbox: MemorySandbox) -> None:
     assert view.refresh().verdict == "nothing to do"
 
 
+@night
 @pytest.mark.parametrize("far", ["d1", "d2"])
 def test_a_first_load_beyond_the_level_limit(sandbox: MemorySandbox, far: str) -> None:
     """Its first chunk, or a later one."""
@@ -168,6 +170,7 @@ def kill_chunks(sandbox: Sandbox, at: int) -> bool:
     return reached
 
 
+@night
 def test_a_killed_rest_of_a_change(sandbox: MemorySandbox) -> None:
     """One that takes in what chunks left goes on from the same versions."""
     assert kill_chunks(sandbox, 10)
@@ -217,6 +220,7 @@ def refresh_at_the_limit(sandbox: Sandbox, seed: int, refreshes: int) -> Counter
     return seen
 
 
+@night
 def test_chunks_at_the_level_limit(sandbox: MemorySandbox) -> None:
     """A refresh in chunks fails where the query does, and nowhere else, whatever failed before."""
     assert len(refresh_at_the_limit(sandbox, 1, 8)) == 3

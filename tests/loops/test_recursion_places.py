@@ -98,7 +98,7 @@ AMONG = {
     ),
 }
 CASES = {**{place: (query.format(REACHED), query) for place, query in AROUND.items()}, **AMONG}
-BY_DAY = ("IN", "reads a recursion around", "begins with a WITH")
+BY_DAY = ("reads a recursion around",)
 
 
 def constant(nodes: set[Any]) -> str:

@@ -13,7 +13,7 @@ from deltafold.algebra.errors import DeltafoldError, NotConvergedError, StateErr
 from deltafold.api import Report, View, fixpoint
 from tests.loops.cases import DISTINCT_PATHS, PATHS, UNION, reach
 from tests.loops.queries import parity
-from tests.night import night
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, as_asked, checked, confirm, rows
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (4, 4), (4, 5), (1, 2), (None, 6), (5, None), (7, 8), (8, 7)]
@@ -96,6 +96,7 @@ def test_distinct_of_the_step_leaves_the_start_as_it_is(sandbox: MemorySandbox) 
     assert rows(view) == [(2,), (2,), (3,)]
 
 
+@night
 def test_many_levels_from_nothing(sandbox: MemorySandbox) -> None:
     """Candidates that the driver does not hold are put together after some levels: the last one is still read."""
     declare_graph(sandbox, [(n, n + 1) for n in range(12)], (0,))
@@ -166,7 +167,7 @@ def test_a_loop_above_a_loop(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1,)]
 
 
-@pytest.mark.parametrize("limit", [4, 5])
+@pytest.mark.parametrize("limit", every(2, [5, 4]))
 def test_the_level_limit_is_exact(sandbox: MemorySandbox, limit: int) -> None:
     """Five levels have rows: allowed at 5, refused at 4, when first loaded and when an edge makes the fifth."""
     query = PATHS.replace("r(x) as", f"r(x) max recursion level {limit} as")
@@ -198,6 +199,7 @@ def test_a_cycle_that_comes_and_goes_in_one_refresh_ends(sandbox: MemorySandbox)
     assert rows(view) == [(1,)]
 
 
+@night
 def test_a_large_part_of_a_loop_is_computed_from_nothing(sandbox: MemorySandbox) -> None:
     """What is published is the difference of the two answers, and the report says how."""
     declare_graph(sandbox, [(n, n + 1) for n in range(10)], (0,))

@@ -86,10 +86,12 @@ def test_a_loop_that_fails_after_another(sandbox: MemorySandbox) -> None:
     check_back_and_on(sandbox)
 
 
+@night
 def test_a_loop_that_fails_after_another_on_delta(delta: DeltaSandbox) -> None:
     check_back_and_on(delta)
 
 
+@night
 def test_a_first_load_that_fails_in_its_middle(sandbox: MemorySandbox) -> None:
     """There is no epoch before it: the next refresh begins another generation."""
     put_edges(sandbox, path(1, 9))
@@ -111,6 +113,7 @@ def test_a_first_load_that_fails_in_its_middle(sandbox: MemorySandbox) -> None:
     checked(sandbox.view(TWO_LOOPS.replace("level 3", "level 9"), "other"))
 
 
+@night
 def test_a_rebuild_that_fails_in_its_middle(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The generation before goes on, also where the rebuild was killed first."""
     check_rebuilds(sandbox, monkeypatch)
@@ -237,6 +240,7 @@ def refresh_at_random(sandbox: Sandbox, seed: int, refreshes: int) -> Counter[st
     return seen
 
 
+@night
 def test_sums_of_zero(sandbox: MemorySandbox) -> None:
     assert len(refresh_at_random(sandbox, 1, 10)) == 3
 
@@ -286,6 +290,7 @@ def kill_failing(sandbox: Sandbox, at: int) -> bool:
     return reached
 
 
+@night
 def test_a_kill_while_an_epoch_is_taken_back(sandbox: MemorySandbox) -> None:
     assert kill_failing(sandbox, 9)
 

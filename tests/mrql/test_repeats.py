@@ -5,6 +5,7 @@ from __future__ import annotations
 from deltafold.api import Mrql
 from tests.mrql.examples import ALL
 from tests.mrql.schemas import SCHEMAS
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 CLOSURE = """
@@ -34,6 +35,7 @@ def test_a_closure_is_kept_under_insertions_and_deletions(sandbox: MemorySandbox
     assert (3, 2) not in rows(view) and (1, 5) in rows(view)
 
 
+@night
 def test_a_loop_that_ends_by_a_residual(sandbox: MemorySandbox) -> None:
     """Protects from a flag that is computed deciding when the loop ends, where the declaration says when."""
     sandbox.source("nodes", "id int", [(1,), (2,), (3,)])

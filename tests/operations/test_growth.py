@@ -13,6 +13,7 @@ from deltafold.api import View
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.store.snapshot import LastAnswer
 from tests.crash.points import Killed, watched
+from tests.night import every
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm
 
 QUERIES = {
@@ -86,7 +87,7 @@ def test_each_bucket_is_a_task_and_a_large_one_several_files(delta: DeltaSandbox
     assert LastAnswer(grouped.store).table.size()[0] == 5
 
 
-@pytest.mark.parametrize("name", ["grouped", "bag", "looped"])
+@pytest.mark.parametrize("name", every(3, ["grouped", "bag", "looped"]))
 def test_a_copy_that_is_killed_is_forgotten(sandbox: MemorySandbox, name: str) -> None:
     """At any write: the view goes on from the epoch that was to be copied, without computing it anew."""
     sandbox.source("t", "k int, v int", [(k, k % 5) for k in range(40)])

@@ -68,6 +68,7 @@ def test_a_merged_state_is_compacted_and_sorted(
     assert checked(view).verdict == "applied"
 
 
+@night
 def test_files_without_statistics_are_compacted(delta: DeltaSandbox, merged: None) -> None:
     """Nothing tells how many rows these have, so upkeep seemed to be another program that wrote to the view's state."""
     delta.source("t", "k int, v int", [(k, k) for k in range(20)])

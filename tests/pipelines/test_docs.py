@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from deltafold.cli import commands as cli
 from tests.conftest import SMALL
+from tests.night import night
 
 PROJECT = Path(__file__).parents[2]
 PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
@@ -66,6 +67,7 @@ def test_the_readme_is_one_screen() -> None:
     assert len(lines) <= 100
 
 
+@night
 def test_the_readme_runs(tmp_path: Path) -> None:
     """In a process of its own, as a reader would; on a few rows, compiling a plan costs more than running it."""
     settings = tmp_path / "settings"
@@ -75,7 +77,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", python(PAGES[0], tmp_path)], check=True, cwd=tmp_path, env=environment)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks("python", page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks("python", page)], ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(elsewhere: Path, spark: SparkSession, page: Path) -> None:
     """All blocks of a page in one program: a later one continues an earlier one."""
     try:

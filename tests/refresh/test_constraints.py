@@ -58,7 +58,7 @@ def reading(sandbox: MemorySandbox, name: str) -> Iterator[set[int]]:
         yield found
 
 
-@pytest.mark.parametrize("join", every(10, JOINS))
+@pytest.mark.parametrize("join", every(20, JOINS))
 def test_new_orders_that_arrive_with_their_lines_scan_no_old_lines(sandbox: MemorySandbox, join: str) -> None:
     """Neither do orders that leave with theirs; an update in place needs the usual terms."""
     declare(sandbox)

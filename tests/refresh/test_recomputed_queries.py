@@ -16,6 +16,7 @@ from deltafold import api
 from deltafold.algebra.errors import RefusedError
 from deltafold.api import fixpoint
 from deltafold.compiler.passes.refuse_unmaintainable import CONVERSIONS
+from tests.night import every
 from tests.sandbox import MemorySandbox, checked
 from tests.spark.machine import PROJECT
 
@@ -75,7 +76,7 @@ def tables(sandbox: MemorySandbox) -> MemorySandbox:
     return sandbox.sources({"t": ("k int, v int, s string", rows), "u": ("k int", [(1,), (4,)])})
 
 
-@pytest.mark.parametrize("case", RECOMPUTED)
+@pytest.mark.parametrize("case", every(3, RECOMPUTED))
 def test_recomputed_by_auto(tables: MemorySandbox, case: str) -> None:
     with pytest.raises(RefusedError):
         tables.another(RECOMPUTED[case]).explain()

@@ -73,7 +73,7 @@ except SetupError as error:
     ("master", "partitions", "why"),
     [
         ("localhost", "2", "Could not parse Master URL: 'localhost'"),
-        ("local[1]", "many", '"spark.sql.shuffle.partitions" is invalid'),
+        pytest.param("local[1]", "many", '"spark.sql.shuffle.partitions" is invalid', marks=night),
     ],
 )
 def test_a_setting_that_spark_refuses(tmp_path: Path, master: str, partitions: str, why: str) -> None:

@@ -34,7 +34,7 @@ PAIRED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", every(3, PAIRED))
+@pytest.mark.parametrize("case", every(6, PAIRED))
 def test_lists_pair_values_of_the_same_rows(sandbox: MemorySandbox, case: str) -> None:
     """Protects from pairs that are in no row, also after deletions."""
     sandbox.sources({"t": ("k int, id int, v int, s string", FIRST)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.night import every
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, confirm
 
@@ -50,7 +51,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return record(spark, tmp_path_factory.mktemp("history"), {"t": (SCHEMA, ROWS)}, HISTORY)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", every(3, QUERIES))
 def test_changes_of_what_only_identity_tells_apart(sandbox: MemorySandbox, history: Recording, query: str) -> None:
     """The sign of zero and the case of collated texts, on every level, with copies of the rows."""
     history.check(sandbox, query)

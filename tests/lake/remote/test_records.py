@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltafold.algebra.errors import BusyError, SourceError, StorageError
@@ -23,7 +23,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=max(8, settings().max_examples // 40))
 @given(steps=STEPS)
 def test_records_are_those_of_a_dictionary(mount: str, steps: list[tuple[str, str, str]]) -> None:
     """Protects from a record that shows an older content, or one that was removed, whatever was done to it before."""

@@ -16,7 +16,7 @@ from deltafold.lake.remote.remote_path import HELD
 from deltafold.landing.streams.position import Reading
 from deltafold.store.journal import Journal
 from tests.crash.points import Killed
-from tests.night import night
+from tests.night import every
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
 
@@ -92,7 +92,7 @@ def test_files_are_landed(spark: SparkSession, mount: str, tmp_path: Path) -> No
     assert warehouse.quarantine("facts").isEmpty()
 
 
-@pytest.mark.parametrize("dies", [None, "seal", pytest.param("clear", marks=night)])
+@pytest.mark.parametrize("dies", every(3, ["seal", None, "clear"]))
 def test_streams_are_landed(
     spark: SparkSession, mount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str | None
 ) -> None:
@@ -123,7 +123,7 @@ def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
     return act_and_die
 
 
-@pytest.mark.parametrize("dies", [None, pytest.param("record", marks=night), "finish"])
+@pytest.mark.parametrize("dies", every(3, ["finish", None, "record"]))
 def test_a_branch_is_there_with_its_journal(
     spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch, dies: str | None
 ) -> None:
@@ -201,16 +201,16 @@ def count_acts(monkeypatch: pytest.MonkeyPatch, stop: int, after: bool) -> list[
     return acts
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("side", every(2, ["before", "after"]))
 def test_a_kill_at_any_act_is_survived(
-    spark: SparkSession, mount: str, sales: str, after: bool, long: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, mount: str, sales: str, side: str, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Protects from a record that is missing, half, or twice after a crash. Its lease is given back, as if it ended."""
     warehouse = open_warehouse(spark, mount, sales)
     warehouse.view("totals", QUERY).refresh()
-    stop, killed = 0 if after else -2, True
+    after, stop, killed = side == "after", 0 if side == "after" else -2, True
     while killed:
-        stop, killed = stop + (1 if long else 4), False
+        stop, killed = stop + (1 if long else 5), False
         change(spark, sales)
         with monkeypatch.context() as patched:
             count_acts(patched, stop, after)

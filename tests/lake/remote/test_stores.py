@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from pyspark.sql import SparkSession
 
 from deltafold.lake.remote.lease import LEASE_VARIABLE
+from deltafold.store.journal import Journal
 from tests.corpus.test_corpus import SAMPLE
 from tests.lake.remote import s3_server
 from tests.lake.remote.hdfs_server import HdfsServer
 from tests.lake.remote.hurdle import Hurdle
 from tests.lake.remote.s3_server import S3Server
+from tests.lake.remote.store_child import change, open_view
 from tests.night import night
 from tests.spark.machine import PROJECT
 
@@ -120,10 +123,24 @@ def test_two_processes_refresh_at_once(server: Server) -> None:
     look(server)
 
 
-def test_a_kill_is_survived(server: Server) -> None:
-    """Protects by day from a warehouse that no longer works on a store; the next test does it again and again."""
-    Child(server, "refresh", 50).kill_at_random(random.Random(3), 2, 1.5)
-    look(server)
+def test_a_crash_on_hdfs_is_survived(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects by day from a warehouse that no longer works on a store; the next test kills processes, on S3 too."""
+    server = HdfsServer(tmp_path)
+    try:
+        view = open_view(spark, server.root)
+        view.refresh()
+        change(spark, f"{server.root}/sales", 1)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Journal, "finish", interrupt)
+            view.refresh()
+        assert open_view(spark, server.root).refresh().verdict == "resumed"
+        assert view.verify().ok
+    finally:
+        server.kill()
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @night

@@ -19,7 +19,7 @@ from deltafold.api import Files, Stream, Warehouse
 from deltafold.lake.protocol import Lake
 from deltafold.spark.jvm.jars import add_jars, avro_package
 from tests.crash.points import Killed, Stop, watched
-from tests.night import night
+from tests.night import every, night
 
 Rows = Counter[tuple[object, ...]]
 
@@ -85,7 +85,7 @@ def test_each_file_is_landed_once(spark: SparkSession, tmp_path: Path) -> None:
         warehouse.land("clicks", ["*"])
 
 
-@pytest.mark.parametrize("format", ["avro", "orc", "parquet"])
+@pytest.mark.parametrize("format", every(3, ["avro", "orc", "parquet"]))
 def test_files_that_are_not_text(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Protects from a format that is offered and cannot be streamed; a field that a file lacks is NULL."""
     clicks = Clicks(spark, tmp_path, format=format, schema="id INT, page STRING, more INT")

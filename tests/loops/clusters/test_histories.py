@@ -85,7 +85,7 @@ def test_weights_and_a_count(sandbox: MemorySandbox) -> None:
         confirm(view)
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("written", every(2, [False, True]))
 def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
     """A refresh that stopped before or after the commit of the loop is finished."""
     sandbox.source("points", POINTS, [(i, x + i / 8, y) for i, (x, y) in enumerate(CORNERS * 3)])

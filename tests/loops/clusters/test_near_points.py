@@ -50,6 +50,7 @@ def test_few_old_points_are_read(sandbox: MemorySandbox) -> None:
     check(sandbox, view)
 
 
+@night
 def test_too_many_old_points(sandbox: MemorySandbox) -> None:
     """All points are read, and have new margins, once more than a tenth of them would have to be read."""
     view = prepare(sandbox, 200)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.algebra.recipe import LONGEST_LINE, Recipe
+from tests.night import every
 from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
@@ -43,7 +44,7 @@ def moved(sandbox: MemorySandbox) -> None:
     sandbox.write("t", sandbox.spark.createDataFrame(values, SECOND), "reshape")
 
 
-@pytest.mark.parametrize("query", NAMED)
+@pytest.mark.parametrize("query", every(3, NAMED))
 def test_a_query_that_names_its_columns_goes_on(sandbox: MemorySandbox, query: str) -> None:
     sandbox.source("t", FIRST, [(1, 1, "x", 1), (2, 2, "y", 2), (1, 2, "z", 3)])
     view = sandbox.view(NAMED[query])

@@ -10,6 +10,7 @@ import pytest
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta
+from tests.night import night
 from tests.refresh.test_chunks import fail_in_second
 from tests.sandbox import DeltaSandbox, checked, rows
 
@@ -75,6 +76,7 @@ def test_a_table_that_was_made_again_is_another(delta: DeltaSandbox, recorded: b
             ask()
 
 
+@night
 def test_a_copy_that_was_replaced_on_its_own(delta: DeltaSandbox) -> None:
     """It shares the log up to the copy: what was pinned after that it does not have."""
     write(delta, "(1, 1)")
