@@ -1,4 +1,4 @@
-"""List the crashes that are tested without --long: every kind of view, every stage, both sides of every write."""
+"""List the crashes that are tested without --long: every kind of view, every stage, one side of every write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("one state in place, merged", "late resume", ("before Journal._write", 1)),
     ("two nested states", "rebuild", ("after MemoryLog.advance", 1)),
     ("state and view table", "resume", ("before MemoryLog.advance", 1)),
-    ("bag", "change that cancels out", ("before Journal.remove", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("recursion, merged", "change", ("before MemoryLog.advance", 1)),
@@ -22,27 +21,20 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("recomputed", "resume", ("after Journal._write", 1)),
     ("by definition", "change that cancels out", ("after Journal.remove", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
-    ("view over a view", "first load", ("after Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
     ("view over a view", "branch", ("after Folder.move_to", 1)),
     ("bag", "first load", ("before PointerFile.write", 1)),
-    ("two nested states", "first load", ("after PointerFile.write", 1)),
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),
 )
 ON_DELTA: tuple[Crash, ...] = (
     ("state and view table, merged by Delta", "change", ("before DeltaTable.merge", 1)),
     ("one state in place, merged", "change", ("before DirectMerge.write_vectors", 1)),
-    ("one state in place, merged", "change", ("after DirectMerge.write_vectors", 1)),
-    ("two nested states", "change", ("before DirectCommit.write_files", 1)),
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
-    ("two nested states", "change", ("before DirectCommit.finish", 2)),
     ("two nested states", "change", ("after DirectCommit.finish", 1)),
-    ("two nested states", "resume", ("before DeltaTable._write", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
     ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
-    ("published", "rebuild", ("before SqlView.write", 2)),  # the first makes it for the copy of the world
+    ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("published", "rebuild", ("after SqlView.write", 2)),
-    ("published", "drop", ("before SqlView.drop", 1)),
     ("published", "drop", ("after SqlView.drop", 1)),
 )
 BY_SIGNAL: tuple[Crash, ...] = (("one state in place, merged", "change", ("after DeltaTable.merge", 1)),)

@@ -123,6 +123,7 @@ def holding(host: str, world: CrashSandbox, how: str) -> subprocess.Popen[bytes]
     return child
 
 
+@night
 def test_two_processes_refresh_one_after_the_other(
     host: str, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

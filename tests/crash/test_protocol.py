@@ -14,6 +14,7 @@ from deltafold.refresh.stages import program_run
 from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
+from tests.night import night
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"
 
@@ -99,6 +100,7 @@ def test_compaction_of_the_tables_between_epochs_is_no_reason_to_stop(world: Cra
     assert world.answer() == world.batch()
 
 
+@night
 def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from a resumed epoch that reads its own state at the wrong version."""
     world = CrashSandbox(spark, tmp_path, "two nested states", MemoryLake()).create()
@@ -110,6 +112,7 @@ def test_compaction_of_the_tables_before_a_resume_is_no_reason_to_stop(spark: Sp
     assert world.answer() == world.batch()
 
 
+@night
 def test_versions_may_go_back_and_forth(world: CrashSandbox) -> None:
     """Protects from a change whose inverse is not its opposite."""
     changed(world)
@@ -134,6 +137,7 @@ def test_versions_that_do_not_exist_are_refused(world: CrashSandbox) -> None:
         assert world.view().refresh().verdict == "nothing to do"
 
 
+@night
 def test_a_resume_above_does_not_see_what_went_on_below(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from an epoch that ends with another answer of the view below than it began with."""
     world = CrashSandbox(spark, tmp_path, "view over a view", MemoryLake()).create()
@@ -175,6 +179,7 @@ def test_sources_are_written_while_a_refresh_runs(world: CrashSandbox) -> None:
     assert world.answer() == world.batch() != world.batch(pinned)
 
 
+@night
 def test_two_views_of_one_warehouse_do_not_meet(world: CrashSandbox) -> None:
     """Protects from marks, locks or journals shared between views."""
     other = world.view().warehouse.view("w", RATIO)
@@ -187,6 +192,7 @@ def test_two_views_of_one_warehouse_do_not_meet(world: CrashSandbox) -> None:
     assert world.answer() == world.batch()
 
 
+@night
 def test_a_view_is_the_same_from_another_folder(
     world: CrashSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from deltafold.dagster.resources import SparkResource
 from deltafold.pipelines import catalogue, descriptions
 from tests.dagster import sales
 from tests.dagster.web.server import PROJECT
+from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -122,6 +123,7 @@ def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: 
     assert built(changed).resolve_asset_graph().has(keys.state("sales"))
 
 
+@night
 def test_a_run_sees_the_graph_that_it_was_launched_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects a run of selected assets from state tables that became known since the code was loaded, or are unknown
     on the machine where it runs."""

@@ -36,6 +36,7 @@ from deltafold.pipelines import catalogue
 from deltafold.spark.host.keeper import publish
 from deltafold.spark.host.process import start_of
 from tests.dagster import sales
+from tests.night import night
 from tests.pipelines.declared import write
 
 pytestmark = [
@@ -115,6 +116,7 @@ def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: N
     ]
 
 
+@night
 def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, host: None) -> None:
     """The views below have their events, too, and the step of the upkeep shows what it did."""
     text = "sources:\n  sales: {view: sales}\nwarehouse: warehouse\n"
@@ -232,7 +234,6 @@ KILLED_AT_FIRST = """
 import sys
 from pathlib import Path
 from deltafold.cli.commands import main
-from tests.crash.points import kill_process, watched
 marker = Path(sys.argv.pop(1))
 if marker.exists():
     main()
@@ -242,6 +243,7 @@ with watched(4, kill_process):
 """
 
 
+@night
 def test_an_attempt_finishes_what_a_killed_one_began(
     pipeline: catalogue.Pipeline, tmp_path: Path, host: None, at_once: None
 ) -> None:

@@ -15,6 +15,7 @@ from deltafold.dagster.resources import SparkResource
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales
+from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -165,6 +166,7 @@ def test_a_range_may_have_days_without_files(quick: DagsterSandbox) -> None:
     assert quick.answer() == [("a", 2, 4, 3)]
 
 
+@night
 def test_a_range_may_have_a_day_whose_folder_was_respelt(quick: DagsterSandbox) -> None:
     declaration = quick.pipeline.folder / "pipeline.yaml"
     declaration.write_text(declaration.read_text().replace("day STRING", "day DATE"))
@@ -251,6 +253,7 @@ def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
     assert check.metadata["extra rows"].value == 1
 
 
+@night
 def test_dynamic_partitions_are_landed_by_name(tmp_path: Path, spark: SparkSession, in_memory: Lake) -> None:
     bench = DagsterSandbox(tmp_path, spark, sales.DYNAMIC)
     for key in ("monday", "tuesday"):

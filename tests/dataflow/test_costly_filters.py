@@ -69,7 +69,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", every(2, QUERIES))
+@pytest.mark.parametrize("name", every(5, QUERIES))
 def test_histories(sandbox: MemorySandbox, name: str) -> None:
     rows = [(i % 9, i, f"{'abc'[i % 3]}x{i}") for i in range(60)]
     for table in ("t", "d"):

@@ -158,6 +158,7 @@ QUERIES = {
 }
 
 
+@night
 @pytest.mark.parametrize("query", every(2, [*QUERIES.values()][::-1]))
 def test_what_was_follows_from_what_is(delta: DeltaSandbox, query: str) -> None:
     """The rows that a few changed ones meet are read once, after; what they were is that less the change."""

@@ -6,8 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.night import every, sampled
+from tests.reading import large_by_day
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
+
+pytestmark = large_by_day
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 CONDITIONS = {
@@ -97,7 +100,7 @@ def test_every_kind_under_changes_of_both_sides(
     history.check(sandbox, f"select {shown} from l {kind} join r on {CONDITIONS[condition]}")
 
 
-@pytest.mark.parametrize("number", every(16, range(len(NESTED))))
+@pytest.mark.parametrize("number", every(24, range(len(NESTED))))
 def test_subqueries_set_operations_and_joins_of_joins(sandbox: MemorySandbox, history: Recording, number: int) -> None:
     """Each is joins and aggregates after Spark's own unnesting."""
     history.check(sandbox, NESTED[number])

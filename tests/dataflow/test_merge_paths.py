@@ -11,7 +11,10 @@ from delta.tables import DeltaMergeBuilder
 
 from deltafold.dataflow.merge import BY_WRITER
 from tests.night import night
+from tests.reading import large_by_day
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
+
+pytestmark = large_by_day
 
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",
@@ -89,6 +92,7 @@ def test_history_on_delta(
     assert_only(path, taken)
 
 
+@night
 def test_what_a_merge_changed_is_read_from_its_files(delta: DeltaSandbox) -> None:
     """Protects from a state that is read twice more, whole, for the few groups that its readers are told of."""
     delta.source("t", "k int, q int", [(i, i % 7) for i in range(4000)])
@@ -119,6 +123,7 @@ def test_partitions_that_get_no_row_lose_theirs(delta: DeltaSandbox) -> None:
     assert [rows(view) for view in views] == [[], [], []]
 
 
+@night
 def test_what_others_write_beside_a_merge_is_not_ours(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark of a MERGE is a setting: in a shared session Delta took a second write of a user's for one of ours."""
     delta.source("t", *FIRST)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deltafold.algebra.errors import RefusedError
+from tests.reading import large_by_day
 from tests.sandbox import MemorySandbox, checked, rows
+
+pytestmark = large_by_day
 
 QUERIES = (
     "select k, max(v) m, (select sum(w) from b) t from a group by k",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tests.reading import large_by_day
 from tests.sandbox import MemorySandbox, checked
+
+pytestmark = large_by_day
 
 
 def test_inputs_of_a_union_keep_their_columns_in_order(sandbox: MemorySandbox) -> None:

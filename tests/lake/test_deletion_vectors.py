@@ -74,6 +74,7 @@ def test_rows_that_come_back(delta: DeltaSandbox) -> None:
     checked(view)
 
 
+@night
 def test_partitioned_and_renamed(delta: DeltaSandbox) -> None:
     """The rows between two vectors are read under the names and partitions of the table as it is now."""
     delta.spark.createDataFrame(ROWS, SCHEMA).write.format("delta").partitionBy("kind").options(

@@ -20,6 +20,7 @@ from deltafold.lake.protocol import Mark
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
+from tests.night import night
 from tests.sandbox import DeltaSandbox
 
 SCHEMA = "__bucket int, k int, v string"
@@ -77,6 +78,7 @@ def test_it_shows_what_the_writer_shows(delta: DeltaSandbox) -> None:
         assert number == untouched or mine[6]["numOutputRows"] == theirs[6]["numOutputRows"]
 
 
+@night
 def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> None:
     """Protects from a landing that removes another partition's files, or leaves some of its own."""
     columns = "day date, v int"
@@ -107,6 +109,7 @@ def test_replaced_partitions_show_what_the_writer_shows(delta: DeltaSandbox) -> 
     assert [written for written, _ in direct] == [3, 2, 1, 0]
 
 
+@night
 def test_a_landing_takes_one_job(delta: DeltaSandbox) -> None:
     """Protects from jobs of a landing that replay the log or count what was written."""
     table = DeltaTable(delta.spark, delta.path("t"))
@@ -165,6 +168,7 @@ def test_a_constraint_of_the_table_is_kept(delta: DeltaSandbox) -> None:
     assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [1]
 
 
+@night
 def test_two_processes_at_one_epoch(delta: DeltaSandbox) -> None:
     """Protects from two commits of one mark where both began before either had ended."""
     table = made(delta)

@@ -17,6 +17,7 @@ from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.files import File, Identity, as_added, commit_of, data_file, net_change
 from deltafold.lake.log import file_lists
 from deltafold.lake.log.file_lists import differing_by_commits, differing_by_join, differing_files
+from tests.night import night
 
 Files = dict[Identity, File]
 
@@ -91,6 +92,7 @@ def values(file: File) -> dict[str, str]:
     return {name: value for name, value in json.loads(file.action)["partitionValues"].items() if value is not None}
 
 
+@night
 def test_three_ways_to_compare_versions(table: DeltaTable) -> None:
     """Protects from files that one way finds and another does not, however they came; RESTORE writes no checksum."""
     spark, log, files = table.spark, table.log, [table.files(version) for version in range(6)]

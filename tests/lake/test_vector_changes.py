@@ -41,6 +41,7 @@ PAIRS = [(before, after) for before in range(len(STEPS) + 1) for after in range(
 BY_DAY = ((1, 3), (4, 2), (1, 6))  # deleted, restored, both
 
 
+@night
 @pytest.mark.parametrize("most", [60, pytest.param(1 << 20, marks=night)], ids=["apart", "within"])
 def test_the_difference_of_two_versions(delta: DeltaSandbox, long: bool, most: int) -> None:
     """Any two versions: rows deleted, restored, both, in some of the files."""

@@ -88,6 +88,7 @@ def test_partitions_come_change_go_and_come_late(drop: Drop) -> None:
     assert drop.rows() == Counter()
 
 
+@night
 def test_named_partitions_are_compared_by_content(drop: Drop) -> None:
     """Protects from a re-run that commits although nothing changed, and from one that trusts size and time."""
     path = drop.put("1", 1)
@@ -176,6 +177,7 @@ def test_typed_partitions(
     assert {id_ for id_, _ in drop.rows()} == {10, 11, *range(1, len(good))}
 
 
+@night
 def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from file names taken for wildcards, and from files that are gone but whose rows stay."""
     drop = Drop(spark, tmp_path, by=None)
@@ -230,6 +232,7 @@ def test_what_the_manifest_does_not_say_is_landed_anew(drop: Drop) -> None:
         third.land("orders")
 
 
+@night
 def test_a_file_that_disappears_while_it_is_read(here: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a partition landed in part because one of its files was taken away meanwhile."""
     here.put("1", 1)

@@ -133,6 +133,7 @@ def test_bad_json_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert len(drop.quarantined()) == len(bad)
 
 
+@night
 def test_a_partition_takes_its_quarantine_with_it(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from rows that stay in quarantine after their file was repaired, and from more than may be there."""
     drop = Dropped(spark, tmp_path, quarantine_limit=3)

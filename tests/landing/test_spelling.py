@@ -109,6 +109,7 @@ def test_a_respelt_partition_whose_landing_is_killed(drop: Drop) -> None:
         rename(drop, new, old)
 
 
+@night
 def test_a_respelt_partition_takes_its_quarantine_with_it(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from rows that stay in quarantine under a name that nothing has any more."""
     drop = Dropped(spark, tmp_path)

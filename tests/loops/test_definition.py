@@ -114,6 +114,7 @@ def test_parts_of_other_columns(spark: SparkSession) -> None:
     assert pairs(one) == {(1,), (2,), (3,)} and pairs(two) == {("a", 2.0), ("b", 2.0)}
 
 
+@night
 def test_ranks(spark: SparkSession) -> None:
     """n steps are n steps, and the answer to an error is within it of the fixpoint."""
     rng = random.Random(3)

@@ -144,6 +144,7 @@ def test_clusters(sandbox: MemorySandbox) -> None:
         assert flat(sorted(rows(view))) == pytest.approx(flat(expected))
 
 
+@night
 def test_nearest(sandbox: MemorySandbox) -> None:
     """Points and centers both change; each point follows, duplicates counted."""
     sandbox.sources({

@@ -92,6 +92,7 @@ def test_a_cycle_that_is_taken_back_between_chunks(sandbox: MemorySandbox) -> No
     assert rows(view) == [(2,), (3,), (3,), (4,), (4,), (5,), (5,)]
 
 
+@night
 def test_values_that_never_met_outside_of_a_chunk(sandbox: MemorySandbox) -> None:
     """A sum of zero, which no version has, is divided by."""
     put_edges(sandbox, d1=[(1, 1)])
@@ -118,6 +119,7 @@ def halves(t: DataFrame) -> DataFrame:
     return iterate(t.select("src", F.lit(0.0).alias("x")), step, key="src", residual=0.1)
 
 
+@night
 def test_two_rows_of_one_key_between_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is corrected, and the new one is read before the old one goes. No version has both."""
     backwards = itertools.count(999, -1)

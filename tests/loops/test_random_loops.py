@@ -11,18 +11,20 @@ from pyspark.sql import SparkSession
 from tests.loops.cases import CASES
 from tests.loops.histories import history
 from tests.night import night, sampled
-from tests.reading import reading
+from tests.reading import large_by_day, reading
 from tests.sandbox import READS, DeltaSandbox, MemorySandbox
 
 SAMPLE = {"paths": 1, "around negation": 3}  # seeds
 
 
+@large_by_day
 @pytest.mark.parametrize("name", sampled(CASES, lambda name: name in SAMPLE))
 def test_a_loop_equals_its_oracle(sandbox: MemorySandbox, name: str) -> None:
     """Protects from rows that stay in a cycle, counts that drift, levels and best values that are stale."""
     history(sandbox, CASES[name], SAMPLE.get(name, 1), 3)
 
 
+@night
 @pytest.mark.parametrize("name", sampled(("reachability", "shortest paths"), lambda name: name == "reachability"))
 def test_a_loop_on_delta_equals_its_oracle(delta: DeltaSandbox, name: str) -> None:
     """The same through Delta's files, MERGE and direct commits."""

@@ -11,8 +11,11 @@ from deltafold.algebra.errors import NotConvergedError, QueryError
 from deltafold.refresh.incremental_refresh import Incremental
 from tests.loops import queries
 from tests.loops.references import oracles
-from tests.night import sampled
+from tests.night import night, sampled
+from tests.reading import large_by_day
 from tests.sandbox import MemorySandbox, checked, rows
+
+pytestmark = large_by_day
 
 EDGES = [(1, 2, 4), (2, 3, 1), (3, 1, 1), (3, 4, 2), (5, 5, 1), (6, 7, 3), (2, 3, 1), (None, 9, 1)]
 CHANGES = (
@@ -91,6 +94,7 @@ def test_maintained(sandbox: MemorySandbox, case: str) -> None:
     assert checked(view).verdict == "nothing to do"
 
 
+@night
 def test_components(sandbox: MemorySandbox) -> None:
     """A component that is cut, and joined again."""
     sandbox.source("edges", "src int, dst int", [(5, 4), (4, 3), (3, 7), (1, 2), (9, 9)])
@@ -131,6 +135,7 @@ def test_messages_of_sql_name_its_relation(sandbox: MemorySandbox) -> None:
         sandbox.view(query.format("select int(dst) from r join edges on n = src")).batch({"edges": 0})
 
 
+@night
 def test_a_cycle_that_is_taken_back_after_a_kill(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The killed epoch never converges; it wrote nothing, and yet was repeated until the view was rebuilt."""
     sandbox.source("edges", "src int, dst int", [(1, 2)])

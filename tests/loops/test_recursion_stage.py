@@ -54,6 +54,7 @@ def test_a_cycle_goes_with_its_last_entry(sandbox: MemorySandbox) -> None:
     assert report.rounds["loop_1"]["insert"] and report.rounds["loop_1"]["retract"]
 
 
+@night
 def test_a_parallel_edge_changes_only_counts(sandbox: MemorySandbox) -> None:
     """One of two equal edges goes: the row keeps a derivation, so nothing moves and no round is made."""
     declare_graph(sandbox)
@@ -82,6 +83,7 @@ def test_a_round_is_one_job(sandbox: MemorySandbox) -> None:
     confirm(view)
 
 
+@night
 def test_distinct_of_the_step_leaves_the_start_as_it_is(sandbox: MemorySandbox) -> None:
     """DISTINCT in the term of UNION ALL removes no copies of the anchor's rows."""
     declare_graph(sandbox, [(1, 2), (1, 2), (2, 3)], (1, 1, 2))
@@ -106,6 +108,7 @@ def test_many_levels_from_nothing(sandbox: MemorySandbox) -> None:
     assert len(rows(view)) == 13
 
 
+@night
 def test_negation_and_aggregates_around_a_loop(sandbox: MemorySandbox) -> None:
     """Below, within the step beside it, and above; all inputs change at once."""
     declare_graph(sandbox)
@@ -189,6 +192,7 @@ def test_the_level_limit_is_exact(sandbox: MemorySandbox, limit: int) -> None:
     checked(view)
 
 
+@night
 def test_a_cycle_that_comes_and_goes_in_one_refresh_ends(sandbox: MemorySandbox) -> None:
     """Of a bag: a → b goes, b and c begin to point at each other; the levels meet and cancel instead of rising."""
     declare_graph(sandbox, [(1, 2)])

@@ -167,6 +167,7 @@ def test_chunks_that_fail_in_their_middle(sandbox: MemorySandbox) -> None:
     checked(view)
 
 
+@night
 def test_a_chunk_in_which_a_python_function_fails(sandbox: MemorySandbox) -> None:
     quotient = F.udf(lambda a, b: a / b, "double")
     put(sandbox, "k int, b int", [(1, 1)])
@@ -178,6 +179,7 @@ def test_a_chunk_in_which_a_python_function_fails(sandbox: MemorySandbox) -> Non
         checked(view, chunk=1)
 
 
+@night
 def test_an_error_that_may_pass_is_not_taken_back(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch is finished by the next refresh; the error says how to leave it."""
     put_edges(sandbox, path(1, 3))

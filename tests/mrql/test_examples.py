@@ -22,7 +22,7 @@ from tests.mrql.oracle.values import Row
 from tests.night import sampled
 from tests.sandbox import MemorySandbox, confirm
 
-SAMPLE = 32  # one example in so many is a view in `make test`, and every second of the papers'; the others at night
+SAMPLE = 64  # one example in so many is a view in `make test`, and every third of the papers'; the others at night
 
 ELSEWHERE = ("repeat: k-means",)  # histories of the same loop: tests/loops/clusters
 
@@ -66,7 +66,7 @@ def test_wrong_ends_of_a_part_are_errors(
         evaluate(isolate_session(spark), query, list(frames), frames.get).collect()
 
 
-BY_DAY = {*[*ALL][::SAMPLE], *[title for title in ALL if title.startswith("papers")][::2]} - {*ELSEWHERE}
+BY_DAY = {*[*ALL][::SAMPLE], *[title for title in ALL if title.startswith("papers")][::3]} - {*ELSEWHERE}
 
 
 @pytest.mark.parametrize("title", sampled(ALL, BY_DAY.__contains__))

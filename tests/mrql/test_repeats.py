@@ -21,6 +21,7 @@ step select (< id: n.id, rank: 0.5 + 0.5 * sum(select s.share * r.rank from s in
 """
 
 
+@night
 def test_a_closure_is_kept_under_insertions_and_deletions(sandbox: MemorySandbox) -> None:
     """Protects from a closure that is replayed: as a least set only what a change reaches is looked at."""
     sandbox.source("edges", "src int, dst int", [(1, 2), (2, 3), (3, 1), (3, 4)])

@@ -13,7 +13,7 @@ from deltafold.api import View
 from deltafold.lake.delta_table import DeltaTable
 from deltafold.store.snapshot import LastAnswer
 from tests.crash.points import Killed, watched
-from tests.night import every
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm
 
 QUERIES = {
@@ -62,6 +62,7 @@ def test_a_view_whose_buckets_are_full_is_stored_in_more(delta: DeltaSandbox) ->
     confirm(grouped)
 
 
+@night
 def test_each_bucket_is_a_task_and_a_large_one_several_files(delta: DeltaSandbox) -> None:
     """Protects from buckets that share a task by the hash of their numbers, as both of two do."""
     delta.source("t", "k int, v int", MANY)
@@ -112,6 +113,7 @@ def test_a_copy_that_is_killed_is_forgotten(sandbox: MemorySandbox, name: str) -
     assert outcomes == sorted(outcomes) and {*outcomes} == {False, True}
 
 
+@night
 def test_a_copy_that_fails_leaves_the_view_as_it_was(delta: DeltaSandbox) -> None:
     """As of a full disk, after one of its tables was written."""
     delta.source("t", "k int, v int", [(k, k % 50) for k in range(100)])

@@ -35,6 +35,7 @@ def contents(of: DeltaTable) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in of.at(version).collect()), key=repr)
 
 
+@night
 def test_a_merged_state_is_compacted_and_sorted(
     delta: DeltaSandbox, merged: None, caplog: pytest.LogCaptureFixture
 ) -> None:

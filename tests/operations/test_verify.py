@@ -14,6 +14,7 @@ from deltafold.compilation import Compilation
 from deltafold.operations.verify import Discrepancy, Sample, count_differences
 from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked
 
 NAN, INF = float("nan"), float("inf")
@@ -148,6 +149,7 @@ select *, revenue * first first_revenue, revenue * last last_revenue,
 CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
 
+@night
 @pytest.mark.timeout(300)
 def test_columns_of_columns_of_columns(sandbox: MemorySandbox) -> None:
     """Spark inferred filters for hours, of every column under its own name and under that by which it is compared."""

@@ -55,7 +55,7 @@ def test_repeated_subqueries_equal_their_queries(spark: SparkSession) -> None:
     """Any subquery, any history, any refreshes; and most of them do share states."""
     shared: list[bool] = []
 
-    @settings(max_examples=max(3, settings().max_examples // 6))
+    @settings(max_examples=max(2, settings().max_examples // 6))
     @given(repeated(), histories, paths)
     def run(sql: str, cuts: list[list[Step]], way: Paths) -> None:
         with tempfile.TemporaryDirectory() as folder, reading(way.reads):

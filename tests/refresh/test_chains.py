@@ -7,6 +7,7 @@ import pytest
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError, StateError
 from deltafold.api import Delta, Report, View
 from deltafold.operations.branch import DECLARED
+from tests.night import night
 from tests.properties.comparing import difference
 from tests.sandbox import MemorySandbox, rows, types
 
@@ -181,6 +182,7 @@ def test_versions_that_are_asked_for(sandbox: MemorySandbox) -> None:
             view.refresh(versions=versions)
 
 
+@night
 def test_a_view_below_that_was_rebuilt(sandbox: MemorySandbox) -> None:
     """Its new table is handed on by its difference from the old one, as long as that is there."""
     sandbox.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])

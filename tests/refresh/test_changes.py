@@ -14,6 +14,7 @@ from deltafold.algebra.errors import ChangedQueryError, StateError, UsageError
 from deltafold.api import Delta, View
 from deltafold.refresh import incremental_refresh
 from deltafold.store.snapshot import LastAnswer
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(x) s from (select k, v + 1 as x from t where v < 100) q group by k"
@@ -221,6 +222,7 @@ def test_a_view_below_is_rebuilt_by_its_own_policy(sandbox: MemorySandbox) -> No
     assert changed.verify().ok
 
 
+@night
 def test_other_buckets(sandbox: MemorySandbox) -> None:
     """The state is kept, and goes on in them."""
     sandbox.source("t", "k int, v double", [(k, k / 4) for k in range(20)])

@@ -11,7 +11,7 @@ from deltafold.algebra.errors import UsageError
 from deltafold.api import Delta
 from deltafold.refresh import chunks, incremental_refresh
 from deltafold.store.journal import Chunk
-from tests.night import night
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
 JOINED = "select d.name, count(*) n, sum(t.v) s, max(t.v) hi from t join d on t.k = d.k group by d.name"
@@ -40,7 +40,7 @@ def fail_in_second(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(incremental_refresh.Incremental, "run", lambda *given: 1 / 0 if next(failing) else run(*given))
 
 
-@pytest.mark.parametrize("query", [JOINED, ANTI_AND_WINDOW], ids=["join", "anti join and window"])
+@pytest.mark.parametrize("query", every(2, [JOINED, ANTI_AND_WINDOW]))
 def test_chunks_end_where_one_epoch_does(sandbox: MemorySandbox, query: str) -> None:
     """First load, then a change that also deletes, updates and compacts, on both sources."""
     refresh_in_chunks(sandbox, query)
@@ -98,6 +98,7 @@ def test_the_report_of_a_change_in_chunks(sandbox: MemorySandbox, monkeypatch: p
     assert view.refresh(chunk=1).partitions == ()
 
 
+@night
 def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> None:
     """Commits pass over the compaction: its file leaves and never came, so a set of files would hold rows twice."""
     filled(sandbox)
@@ -111,6 +112,7 @@ def test_what_a_compaction_wrote_is_changed_again(sandbox: MemorySandbox) -> Non
     assert "chunk" in checked(view, chunk=size(sandbox)).sentence
 
 
+@night
 def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were as many chunks as files. Chunks that an earlier release began so are ended so."""
     filled(sandbox)
@@ -169,6 +171,7 @@ def test_rebuilding_in_chunks(sandbox: MemorySandbox) -> None:
     assert report.generation == 2 and "(chunk" in report.sentence
 
 
+@night
 def test_sources_of_the_same_size_keep_their_order(sandbox: MemorySandbox) -> None:
     """The journal sorts names, a query does not: one file was taken in twice, another never."""
     for i in range(2):

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
 from deltafold.api import Delta
 from deltafold.compilation import Policy
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 POLICIES: tuple[Policy, ...] = ("incremental", "auto", "definition")
@@ -28,6 +29,7 @@ def test_a_query_without_a_source(sandbox: MemorySandbox) -> None:
             assert rows(view) == answer
 
 
+@night
 def test_a_function_without_a_source(delta: DeltaSandbox) -> None:
     """Beside a source without data that it does not read; with it, both are read."""
     delta.warehouse.source("t", Delta(delta.path("t")))
@@ -67,6 +69,7 @@ def test_what_is_not_declared_is_refused_under_any_policy(delta: DeltaSandbox) -
     assert not (delta.folder / "warehouse" / "views").exists()
 
 
+@night
 def test_a_view_of_constants_that_was_replaced(delta: DeltaSandbox) -> None:
     """A temporary view may hold other rows, or read a table, while a View of it lives on."""
     delta.source("t", "k int", [(1,)])

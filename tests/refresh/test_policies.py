@@ -12,6 +12,7 @@ from deltafold.algebra.program import Estimate
 from deltafold.algebra.tuning import CostRates, Tuning
 from deltafold.refresh import incremental_refresh, mode
 from deltafold.store.journal import Entry
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 DEAR_OPERATORS = CostRates(operator_bytes=1e-3)
@@ -154,6 +155,7 @@ def test_auto_does_not_help_against_the_clock(sandbox: MemorySandbox) -> None:
         sandbox.view("select k, current_date() d from t", policy="auto").refresh()
 
 
+@night
 def test_definition_equals_incremental(sandbox: MemorySandbox) -> None:
     """The oracle: the batch answer after minus the batch answer before gives the same view."""
     sandbox.source("t", "k int, q int, v double", [(k, k % 2, v / 4) for k in range(3) for v in range(4)])

@@ -10,6 +10,7 @@ import pytest
 from deltafold.algebra.errors import ChangedQueryError, QueryError, SourceError
 from deltafold.api import Delta, View, Warehouse
 from deltafold.lake.delta_table import DeltaTable
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -38,6 +39,7 @@ def test_empty_changes(sandbox: MemorySandbox) -> None:
     assert len(views[0].history()) == 2
 
 
+@night
 def test_change_and_its_undoing_between_two_refreshes(sandbox: MemorySandbox) -> None:
     """Only the difference of the two versions counts."""
     sandbox.source("t", "k int, v int", [(1, 1), (2, 3)])
@@ -113,6 +115,7 @@ def test_a_source_that_was_restored_from_a_copy(sandbox: MemorySandbox, more: in
     assert checked(view).verdict == "nothing to do"  # as it was
 
 
+@night
 def test_a_table_that_was_replaced_by_one_of_as_many_versions(delta: DeltaSandbox) -> None:
     """Delta keeps the snapshot of a version, and would give it again: a branch named like a dropped one was read so."""
     folder, table = delta.folder / "replaced", DeltaTable(delta.spark, str(delta.folder / "replaced"))
@@ -124,6 +127,7 @@ def test_a_table_that_was_replaced_by_one_of_as_many_versions(delta: DeltaSandbo
         assert (table.at(0).count(), table.scan(0).count()) == (count, count)
 
 
+@night
 def test_vacuumed_version(delta: DeltaSandbox) -> None:
     """The files that the change would be read from are gone: a sentence, and rebuilding helps."""
     delta.source("t", "k int, v int", [(1, 1), (2, 2)])
@@ -140,6 +144,7 @@ def test_vacuumed_version(delta: DeltaSandbox) -> None:
     checked(view)
 
 
+@night
 def test_invariant_source_that_changes(sandbox: MemorySandbox) -> None:
     """Its joins have no term for it: refused until a rebuild takes the change in; a compaction is none."""
     sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
@@ -192,6 +197,7 @@ def test_new_column_in_a_source(sandbox: MemorySandbox) -> None:
     assert checked(again).verdict == "nothing to do"
 
 
+@night
 def test_names_that_come_to_mean_other_columns(delta: DeltaSandbox) -> None:
     """With column mapping a commit without files changes every row: names swapped, or one dropped and added again."""
     delta.sql(
@@ -220,6 +226,7 @@ def test_names_that_come_to_mean_other_columns(delta: DeltaSandbox) -> None:
     assert rows(views[0]) == [("y", None, 30)]
 
 
+@night
 def test_columns_with_defaults(delta: DeltaSandbox) -> None:
     """What Delta notes beside a column is no part of its type."""
     delta.source("t", "k int, v int", [(1, 1)])
@@ -232,6 +239,7 @@ def test_columns_with_defaults(delta: DeltaSandbox) -> None:
     assert rows(view)[0][1] == 100
 
 
+@night
 def test_values_in_the_query_are_part_of_it(sandbox: MemorySandbox) -> None:
     """A changed constant table must not pass for the old one."""
     sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
@@ -263,6 +271,7 @@ def test_a_table_is_read_in_the_session_of_its_warehouse(delta: DeltaSandbox) ->
         other.catalog.dropTempView("seen")
 
 
+@night
 def test_a_source_that_is_declared_no_more(sandbox: MemorySandbox) -> None:
     """Where the view stands cannot be told without it; the rest of the warehouse can."""
     sandbox.source("t", "k int, v int", [(1, 2)])
@@ -273,6 +282,7 @@ def test_a_source_that_is_declared_no_more(sandbox: MemorySandbox) -> None:
     assert "last refreshed from source t, which is no longer declared. Rebuild the view" in status.problems["t"]
 
 
+@night
 def test_rows_that_were_never_together(sandbox: MemorySandbox) -> None:
     """The batch query never divides by the zero that was there before; that a refresh does is said, with a way out."""
     sandbox.source("l", "k int, x int", [(1, 10)])

@@ -17,6 +17,7 @@ from deltafold.lake.delta_table import DeltaTable
 from deltafold.language.analysis import Analysis
 from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.resolution import Resolver
+from tests.night import night
 from tests.sandbox import DeltaSandbox, checked
 
 BY_K = "select k, sum(v) v from {} group by k"
@@ -170,6 +171,7 @@ def test_changes_are_noticed(delta: DeltaSandbox, calls: Calls) -> None:
         delta.spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
+@night
 def test_a_level_of_a_chain_costs_the_same(delta: DeltaSandbox, calls: Calls) -> None:
     """A refresh looks at each level as often as at the one below it; the lowest has none below it."""
     delta.source("t", "k int, v int", [(1, 1)])

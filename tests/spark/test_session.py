@@ -69,6 +69,7 @@ except SetupError as error:
 """
 
 
+@night
 @pytest.mark.parametrize(
     ("master", "partitions", "why"),
     [

@@ -16,6 +16,7 @@ from deltafold.api import Delta, View, Warehouse
 from deltafold.lake.sql_view import SqlView
 from deltafold.spark import catalyst
 from deltafold.store import answer_pointer
+from tests.night import night
 from tests.sandbox import DeltaSandbox, confirm
 
 HOSTILE = "select k as `k``; -- ' é`, v * 2 as `v 2` from t where v > 0"  # its table has copy numbers
@@ -156,6 +157,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(delta: Delta
     assert not delta.spark.catalog.tableExists(f"{database}.ours")
 
 
+@night
 def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, database: str) -> None:
     """Protects from a refresh that is lost, or begun again, since its SQL view cannot be made."""
     delta.source("t", "k int, v int", [(1, 1)])
@@ -175,6 +177,7 @@ def test_a_catalog_that_refuses_leaves_the_data_safe(delta: DeltaSandbox, databa
     check(mended)
 
 
+@night
 def test_a_catalog_that_cannot_replace_a_view_gets_another_one(delta: DeltaSandbox, database: str) -> None:
     """Protects from a SQL view that stays at the table before a rebuild, as Unity Catalog replaces no view."""
     delta.source("t", "k int, v int", [(1, 1)])

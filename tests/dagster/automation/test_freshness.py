@@ -44,7 +44,7 @@ def test_no_schedule_no_policy() -> None:
     assert freshness_of(None) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15)
 @given(st.tuples(*(st.sampled_from(options) for options in (MINUTES, HOURS, DAYS, ("*",), WEEKDAYS))).map(" ".join))
 def test_pauses_are_those_of_dagster(schedule: str) -> None:
     """Protects from a parser that reads a schedule in another way than the scheduler that follows it."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dataflow.aggregates.test_declared_monoids import SPREAD, TURNED
-from tests.night import sampled
+from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, rows
 
 
@@ -51,6 +51,7 @@ def test_random_histories(sandbox: MemorySandbox, long: bool, fold: Fold) -> Non
     follow(sandbox, fold, r, 30 if long else 3)
 
 
+@night
 @pytest.mark.parametrize("fold", sampled(FOLDS[:2], lambda fold: fold is FOLDS[0], lambda fold: fold.declared["name"]))
 def test_on_delta(delta: DeltaSandbox, fold: Fold) -> None:
     """A MERGE of Delta's evaluates the folds of the definition, too."""

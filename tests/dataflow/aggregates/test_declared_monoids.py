@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import ChangedQueryError, QueryError
 from deltafold.refresh.stages import program_run
-from tests.night import sampled
+from tests.night import night, sampled
 from tests.sandbox import MemorySandbox, checked, rows
 
 LONGEST = ("longest", "STRING", "''", "if(length(a) > length(b) or length(a) = length(b) and a > b, a, b)")
@@ -68,6 +68,7 @@ def test_an_inverse_subtracts(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 350), (2, 0)]
 
 
+@night
 def test_forms_of_a_query(sandbox: MemorySandbox) -> None:
     """A total, FILTER, DISTINCT, HAVING, an expression around it, values of another type, and a row's own array."""
     sandbox.source("t", "k int, v smallint, s string, a array<string>", [(1, 3, "x", ["p", "qq"]), (1, 5, "yy", [])])

@@ -8,7 +8,11 @@ import pytest
 
 from deltafold.algebra.monoids.family import extreme
 from deltafold.refresh.stages import program_run
+from tests.night import night
+from tests.reading import large_by_day
 from tests.sandbox import MemorySandbox, Step, checked, rows
+
+pytestmark = large_by_day
 
 QUERY = """select k, min(v) lo, max(v) hi, bit_or(v) bits, min_by(name, struct(v, name)) first, bool_and(v < 0) below
 from t group by k"""
@@ -30,6 +34,7 @@ def test_deleting_the_present_minimum(sandbox: MemorySandbox) -> None:
     assert [r[:3] for r in rows(view)] == [(1, 10, 13), (2, 11, 11)]
 
 
+@night
 def test_all_negative_maxima(sandbox: MemorySandbox) -> None:
     """Zero is no value of an empty group's maximum."""
     sandbox.source("t", "k int, v int, name string", [(1, -3, "a"), (1, -5, "b"), (2, -(2**31), "c"), (3, None, "d")])
@@ -123,6 +128,7 @@ def test_a_group_whose_extreme_is_replaced_is_not_read(sandbox: MemorySandbox, m
     assert recomputed and rows(view) == [(1, 5), (2, 7)]
 
 
+@night
 def test_extremes_of_one_order_are_of_one_row(sandbox: MemorySandbox) -> None:
     """Protects from a latest row that never existed, where several rows are the latest."""
     sandbox.source(

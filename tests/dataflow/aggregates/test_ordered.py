@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import RefusedError
 from deltafold.api import Policy
-from tests.night import every
+from tests.night import every, night
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
 
@@ -65,6 +65,7 @@ def test_touched_partitions_and_groups(sandbox: MemorySandbox, history: Recordin
     history.check(sandbox, query)
 
 
+@night
 def test_a_histogram(delta: DeltaSandbox) -> None:
     """On Delta alone: how Spark merges its bins depends on the files, and one file a change has one answer."""
     delta.sources({"t": ("k int, v int, s string", FIRST)})
@@ -115,6 +116,7 @@ def test_ties_within_queries_are_settled(sandbox: MemorySandbox, case: str) -> N
     assert answers[0] == answers[1]
 
 
+@night
 def test_the_order_of_a_correlated_limit_is_kept(sandbox: MemorySandbox) -> None:
     """Spark forgets it where the query does not show what it orders by."""
     sandbox.sources({"c": ("id int", [(1,), (2,)]), "o": ("cid int, day int, v int, s string", TIED)})
@@ -126,6 +128,7 @@ def test_the_order_of_a_correlated_limit_is_kept(sandbox: MemorySandbox) -> None
     assert rows(view) == [(1, 9), (2, 3)]
 
 
+@night
 def test_choices_of_what_cannot_be_ordered(sandbox: MemorySandbox) -> None:
     """Among equal orders a map is taken by its sorted entries, whatever the order of its keys and of the rows."""
     query = """select k, map_entries(max_by(m, ts)) hi, map_entries(min_by(m, ts) filter (where ts < 9)) lo,
@@ -146,6 +149,7 @@ def test_choices_of_what_cannot_be_ordered(sandbox: MemorySandbox) -> None:
     assert [(r[0], r[1]) for r in answers[0]] == [(1, [("b", "x")]), (2, [("c", "x")]), (3, [("f", "x")])]
 
 
+@night
 def test_lists_of_distinct_values(sandbox: MemorySandbox) -> None:
     """They come in their own order where the query names none."""
     data = [(1, "b"), (1, "a"), (1, "b"), (1, None), (1, "c"), (2, "z"), (2, "y")]
@@ -156,6 +160,7 @@ def test_lists_of_distinct_values(sandbox: MemorySandbox) -> None:
         assert rows(view) == [(1, "a,b,c", "abbc"), (2, "y,z", "yz")]
 
 
+@night
 def test_peers_stay_in_a_range_frame(sandbox: MemorySandbox) -> None:
     """Whichever of them is the first, all have the same frame and so the same value, and that is one of Spark's."""
     data = [(1, 1, None, "b"), (1, 1, 5, "a"), (1, 2, None, "c"), (1, 2, 7, "c"), (1, 2, None, "d"), (2, 1, None, "e")]
@@ -210,6 +215,7 @@ def test_only_touched_partitions_are_computed(sandbox: MemorySandbox) -> None:
     assert checked(view).change_rows == 9  # five rows of the partition come, four go
 
 
+@night
 def test_dropped_duplicates_keep_one_whole_row(sandbox: MemorySandbox) -> None:
     """Values of different rows must not be mixed."""
     sandbox.sources({"t": ("k int, v int, s string", [(1, 1, "z"), (1, 2, "a"), (2, 1, None)])})
@@ -225,6 +231,7 @@ def test_dropped_duplicates_keep_one_whole_row(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 2, "a")]
 
 
+@night
 def test_pandas_functions_of_groups(sandbox: MemorySandbox) -> None:
     """Spark runs them on touched groups alone."""
     sandbox.sources({"t": ("k int, v double, s string", [(1, 1.0, "a"), (1, 3.0, "b"), (2, 5.0, "c")])})

@@ -10,7 +10,10 @@ from deltafold.algebra.errors import ChangedQueryError
 from deltafold.api import Delta
 from deltafold.compiler import compile as compiler
 from tests.night import night
+from tests.reading import large_by_day
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
+
+pytestmark = large_by_day
 
 # TPC-H 15: the supplier with the largest revenue, over a table of revenues that is read twice
 REVENUE = """with revenue as (
@@ -111,6 +114,7 @@ def test_both_readers_on_delta(delta: DeltaSandbox) -> None:
     assert set(checked(view).paths) == {"state_1", "view"}
 
 
+@night
 def test_a_warehouse_that_kept_them_apart_is_told_so(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The query is the same and its tables are not: the reason is named, and a rebuild goes on."""
     with monkeypatch.context() as earlier:

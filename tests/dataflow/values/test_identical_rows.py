@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.night import every
+from tests.night import every, night
+from tests.reading import large_by_day
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, confirm
+
+pytestmark = large_by_day
 
 NAN = float("nan")
 SCHEMA = (
@@ -51,12 +54,13 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return record(spark, tmp_path_factory.mktemp("history"), {"t": (SCHEMA, ROWS)}, HISTORY)
 
 
-@pytest.mark.parametrize("query", every(3, QUERIES))
+@pytest.mark.parametrize("query", every(5, QUERIES))
 def test_changes_of_what_only_identity_tells_apart(sandbox: MemorySandbox, history: Recording, query: str) -> None:
     """The sign of zero and the case of collated texts, on every level, with copies of the rows."""
     history.check(sandbox, query)
 
 
+@night
 def test_views_in_delta(delta: DeltaSandbox) -> None:
     """A view above sees the sign that the batch query of the chain sees, and rows that differ in it alone go again."""
     delta.tune(rewrite_files=0)  # so that copies are deleted by a merge

@@ -10,6 +10,7 @@ from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, row, rows
 
 
+@night
 def test_names_with_spaces_parentheses_and_other_letters(delta: DeltaSandbox, long: bool) -> None:
     """As Spark names unnamed answers, and as people name columns."""
     delta.source("t", "k int, v int", [(1, 1), (1, 2), (2, 3)])

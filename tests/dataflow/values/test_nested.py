@@ -58,7 +58,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return record(spark, tmp_path_factory.mktemp("history"), tables, HISTORY)
 
 
-@pytest.mark.parametrize("query", every(8, QUERIES))
+@pytest.mark.parametrize("query", every(16, QUERIES))
 def test_nested_answers(sandbox: MemorySandbox, history: Recording, query: str) -> None:
     """Documents grow, shrink, move to another group, and go."""
     history.check(sandbox, query)

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from deltafold.api import DeltafoldError
+from tests.night import night
 from tests.sandbox import MemorySandbox, checked, row, rows
 
 BIGGEST = 2**63 - 1
@@ -36,6 +37,7 @@ def test_integer_overflow_raises_as_in_batch_and_can_be_mended(sandbox: MemorySa
     checked(lenient)
 
 
+@night
 def test_decimal_sums_keep_every_digit(sandbox: MemorySandbox) -> None:
     """decimal(38,18): no digit of the scale is given up by merging."""
     large, small = Decimal("12345678901234567.000000000000000001"), Decimal("0.000000000000000001")
@@ -51,6 +53,7 @@ def test_decimal_sums_keep_every_digit(sandbox: MemorySandbox) -> None:
     assert rows(view)[0][1] == -4 * small
 
 
+@night
 def test_a_decimal_with_many_digits_behind_the_point(sandbox: MemorySandbox) -> None:
     """Beside an INT, Spark gives up digits of a DECIMAL(38,30)."""
     least = Decimal("0.000000000000000000000000000001")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltafold.algebra.errors import RefusedError
+from tests.night import night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 VARIANTS = """select k, to_variant_object(s) from values (1, named_struct('p', 1)), (1, named_struct('p', 5)),
@@ -32,6 +33,7 @@ def test_extremes_within_variants(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 1, 1, 1.0), (2, 3, 1, 3.0)]
 
 
+@night
 def test_extremes_of_a_join_with_variants(sandbox: MemorySandbox) -> None:
     """A row that one term of the join adds and another removes must not be taken for a value."""
     sandbox.source("t", "k int, j variant", [])
@@ -75,6 +77,7 @@ def test_extremes_within_maps(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, "b", None, 1)]
 
 
+@night
 def test_what_has_no_order_by_what_has_one(sandbox: MemorySandbox) -> None:
     """A variant or a map cannot be merged: its group is recomputed, and verified by its text."""
     sandbox.source("t", "k int, ts int, j variant, m map<string,int>", [])
@@ -138,6 +141,7 @@ def test_a_state_that_delta_does_not_store(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 2)]
 
 
+@night
 def test_fixed_length_texts(delta: DeltaSandbox) -> None:
     """Protects from comparisons without the spaces that Spark adds to texts of CHAR columns: no row was equal."""
     delta.sql(f"create table delta.`{delta.path('t')}` (c char(5), d char(3), n int) using delta")

@@ -11,6 +11,7 @@ import pytest
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta, Warehouse
 from deltafold.spark import catalyst
+from tests.night import night
 from tests.sandbox import DeltaSandbox, checked, rows
 
 QUERY = "select k, sum(v) s from t group by k"
@@ -87,6 +88,7 @@ def test_a_name_that_leads_elsewhere(delta: DeltaSandbox, database: str) -> None
     assert rows(view) == []
 
 
+@night
 def test_a_table_may_be_created_after_it_is_declared(delta: DeltaSandbox, database: str) -> None:
     """Protects from errors that do not help when a name leads nowhere yet, in the schema, the query or the catalog."""
     delta.warehouse.source("t", Delta(table=f"{database}.t"))

@@ -16,7 +16,7 @@ from deltafold.lake.remote.remote_path import HELD
 from deltafold.landing.streams.position import Reading
 from deltafold.store.journal import Journal
 from tests.crash.points import Killed
-from tests.night import every
+from tests.night import every, night
 
 QUERY = "select shop, sum(amount) total, count(*) n from sales group by shop"
 
@@ -201,6 +201,7 @@ def count_acts(monkeypatch: pytest.MonkeyPatch, stop: int, after: bool) -> list[
     return acts
 
 
+@night
 @pytest.mark.parametrize("side", every(2, ["before", "after"]))
 def test_a_kill_at_any_act_is_survived(
     spark: SparkSession, mount: str, sales: str, side: str, long: bool, monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,7 @@ def test_malformed_records(spark: SparkSession, in_memory: Lake, tmp_path: Path)
     assert lenient.warehouse.quarantined() == {"clicks": 9}
 
 
+@night
 def test_csv_and_text(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from headers that are landed, from rows of other widths, and from lines that are lost."""
     rows = Clicks(spark, tmp_path / "csv", format="csv", malformed="quarantine", options={"maxFilesPerTrigger": "1"})
@@ -179,6 +180,7 @@ def test_any_stream_of_sparks(spark: SparkSession, tmp_path: Path) -> None:
         ticks.warehouse.land("clicks")
 
 
+@night
 def test_a_replay_replaces_all_rows(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from rows that stay after their file was corrected, and from old quarantine."""
     clicks = Clicks(spark, tmp_path, malformed="quarantine")

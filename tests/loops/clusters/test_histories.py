@@ -17,7 +17,10 @@ from deltafold.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import CORNERS, POINTS, SEEDS, STEPS, Cloud, check, history
 from tests.night import every, night
+from tests.reading import large_by_day
 from tests.sandbox import DeltaSandbox, MemorySandbox, confirm
+
+pytestmark = large_by_day
 
 
 @pytest.mark.parametrize("seed", every(3, [0, 1, 2]))
@@ -85,6 +88,7 @@ def test_weights_and_a_count(sandbox: MemorySandbox) -> None:
         confirm(view)
 
 
+@night
 @pytest.mark.parametrize("written", every(2, [False, True]))
 def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, written: bool) -> None:
     """A refresh that stopped before or after the commit of the loop is finished."""

@@ -74,6 +74,7 @@ def test_a_log_of_removed_points(sandbox: MemorySandbox) -> None:
     assert sorted(lengths) != lengths and max(lengths) <= 3 * 43
 
 
+@night
 @pytest.mark.parametrize("stop", sampled(STOPS, lambda stop: stop == (1, 0)))
 def test_a_crash_between_the_commits(
     sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, stop: tuple[int, float]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import NotConvergedError, RefusedError
 from deltafold.api import fixpoint
-from tests.night import sampled
+from tests.night import night, sampled
 from tests.sandbox import MemorySandbox, checked, rows
 
 EDGES = [(1, 2), (2, 3), (4, 5), (5, 4), (6, 6)]
@@ -63,6 +63,7 @@ def best(edges: DataFrame, starts: DataFrame, extra: DataFrame) -> DataFrame:
     return fixpoint(starts.select("x", F.lit(9).alias("y")), step, key="x")
 
 
+@night
 @pytest.mark.parametrize(
     "query", sampled([beside, without_duplicates, below_a_join, on_both_sides, best],
     lambda query: query is without_duplicates, lambda query: query.__name__),
@@ -85,6 +86,7 @@ def test_rows_of_an_empty_loop(sandbox: MemorySandbox, query: Callable[..., Data
     checked(view)
 
 
+@night
 def test_constant_rows_of_a_step(sandbox: MemorySandbox) -> None:
     """Rows that are written in the query never change, and are found once the loop is read."""
     sandbox.source("edges", "a int, b int", EDGES)

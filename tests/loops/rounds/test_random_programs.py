@@ -25,7 +25,7 @@ from tests.loops.histories import WAYS
 from tests.loops.references.graphs import Graph
 from tests.loops.rounds.programs import Bag, Node, Pair, Side, random_step
 from tests.night import night, sampled
-from tests.reading import reading
+from tests.reading import large_by_day, reading
 from tests.sandbox import READS, DeltaSandbox, MemorySandbox, Sandbox, as_asked, confirm
 
 Above = Literal["rows", "groups", "edges without"]
@@ -166,6 +166,7 @@ def refreshed(
     return kept
 
 
+@large_by_day
 @pytest.mark.parametrize("seed", sampled([2, 11], lambda seed: seed == 11))
 def test_a_random_loop_equals_its_evaluation(sandbox: MemorySandbox, seed: int) -> None:
     """Protects from rows that a step loses or keeps, whatever it is made of."""

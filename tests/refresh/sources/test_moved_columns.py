@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.algebra.recipe import LONGEST_LINE, Recipe
-from tests.night import every
+from tests.night import every, night
 from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
@@ -69,6 +69,7 @@ def test_a_query_that_takes_columns_by_position_does_not(sandbox: MemorySandbox,
     checked(view)
 
 
+@night
 def test_columns_moved_and_mapped(delta: DeltaSandbox) -> None:
     """ALTER COLUMN ... FIRST commits no file; NOT NULL, comments and defaults are no change of the query either."""
     delta.sql(

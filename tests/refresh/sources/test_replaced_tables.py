@@ -10,7 +10,7 @@ import pytest
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta
-from tests.night import night
+from tests.night import every, night
 from tests.refresh.test_chunks import fail_in_second
 from tests.sandbox import DeltaSandbox, checked, rows
 
@@ -48,25 +48,36 @@ def test_a_table_that_is_replaced_each_night(delta: DeltaSandbox) -> None:
         without_commit_ids(delta, "v")
         write(delta, values, options, columns)
         assert checked(view).verdict == "applied", (values, options)
+
+
+@night
+def test_a_replaced_table_that_is_restored(delta: DeltaSandbox) -> None:
+    write(delta, "(1, 1), (3, 4)")
+    delta.declare("t")
+    view = delta.view(QUERY)
+    checked(view)
+    write(delta, "(1, 9), (3, 4)")
+    write(delta, "(1, 2, 'x'), (3, 5, 'y')", "partitioned by (v)", "k, v, more")
+    checked(view)
     write(delta, "(8, 8)", MAPPED)
     write(delta, "(1, 2), (7, 7)", MAPPED)
-    delta.sql("restore table {t} to version as of 2")
+    delta.sql("restore table {t} to version as of 1")
     delta.sql("delete from {t} where k = 1")
     checked(view)
     assert rows(view) == [(3, 1, 4, 4)]
-    checked(view, versions={"t": 4})
+    checked(view, versions={"t": 3})
     assert rows(view) == [(8, 1, 8, 8)]
 
 
-@pytest.mark.parametrize("recorded", [True, False], ids=["commit ids", "no commit ids"])
-def test_a_table_that_was_made_again_is_another(delta: DeltaSandbox, recorded: bool) -> None:
+@pytest.mark.parametrize("ids", every(2, ["no commit ids", "commit ids"]))
+def test_a_table_that_was_made_again_is_another(delta: DeltaSandbox, ids: str) -> None:
     """Though it has as many versions, and was replaced as often."""
     write(delta, "(1, 1)")
     write(delta, "(1, 2)")
     delta.declare("t")
     view = delta.view("select k, v from t")
     view.refresh()
-    if not recorded:
+    if ids == "no commit ids":
         without_commit_ids(delta, "v")
     delta.remove("t")
     for value in (1, 2, 3):
@@ -94,6 +105,7 @@ def test_a_copy_that_was_replaced_on_its_own(delta: DeltaSandbox) -> None:
         view.refresh()
 
 
+@night
 def test_views_above_a_table_of_the_catalog(delta: DeltaSandbox) -> None:
     """By its name, whose location stays; the views above see an ordinary change."""
     name = f"replaced_{delta.folder.name.replace('-', '_')}"
@@ -110,6 +122,7 @@ def test_views_above_a_table_of_the_catalog(delta: DeltaSandbox) -> None:
         delta.spark.sql(f"drop table {name}")
 
 
+@night
 def test_a_change_in_chunks_goes_on_over_a_replaced_table(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was interrupted; then the table was replaced, and the versions that it is to reach are still in its log."""
     write(delta, "(1, 1), (2, 2)")
