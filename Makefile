@@ -10,7 +10,7 @@ DAGSTER := $(CURDIR)/.dagster
 # Each process would compile some 1,500 modules again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
+.PHONY: demo test tests quick night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
@@ -23,6 +23,11 @@ test: $(READY)
 
 tests: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .reports/tests.xml
+
+# What needs no Spark, in two minutes, for working; then the tests of a folder: pytest tests/FOLDER.
+quick: $(READY)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python -m pytest --quick -n 2 --dist loadfile --durations=5
 
 # Whole matrices of which `make test` runs samples (every benchmark query, every crash, kills by signal, a served
 # Dagster, a full disk, a cluster that loses a worker), then an hour of random work with kills.

@@ -62,16 +62,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run whole matrices, of which a sample is run otherwise")
+    parser.addoption("--quick", action="store_true", help="leave out tests that need a Spark")
     parser.addoption("--regenerate-golden", action="store_true", help="rewrite expected texts; then read the diff")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests marked `night` unless `--long` is given."""
+    """Leave out tests marked `night` unless `--long` is given; with `--quick` those that need a Spark, too."""
     if config.getoption("--long"):
         return
-    left = [item for item in items if item.get_closest_marker("night")]
+    quick = config.getoption("--quick")
+    left = [item for item in items if item.get_closest_marker("night") or (quick and needs_spark(item))]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("night")]
+    gone = {id(item) for item in left}
+    items[:] = [item for item in items if id(item) not in gone]
+
+
+def needs_spark(item: pytest.Item) -> bool:
+    """Whether a test uses the session's Spark, or starts processes with one."""
+    return "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("own_spark") is not None
 
 
 @pytest.fixture(scope="session")

@@ -82,6 +82,7 @@ def check_project(mine: Project) -> None:
     assert {path: path.read_text() for path in mine.folder.rglob("*.py")} == before
 
 
+@pytest.mark.own_spark
 def test_wheel_beside_other_packages(wheel: Path, tmp_path: Path) -> None:
     """Protects from packages that other distributions have too, and from an extra that lacks what its steps import."""
     (extras,) = {*EXTRAS.findall((PROJECT / "README.md").read_text())}
@@ -89,6 +90,7 @@ def test_wheel_beside_other_packages(wheel: Path, tmp_path: Path) -> None:
     check_project(project(tmp_path / "project", commands))
 
 
+@pytest.mark.own_spark
 @night
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
 def test_other_pythons(wheel: Path, tmp_path: Path, version: str) -> None:

@@ -44,6 +44,7 @@ except Exception:
 """
 
 
+@pytest.mark.own_spark
 @pytest.mark.parametrize("java", ["the machine's Java", pytest.param("no Java", marks=night)])
 def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) -> None:
     here, home, cache = tmp_path / "here", tmp_path / "home", os.environ.get("DELTAFOLD_CACHE", str(PROJECT / ".cache"))
@@ -178,6 +179,7 @@ except BlockingIOError:
 """
 
 
+@pytest.mark.own_spark
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""
     file = tmp_path / "spark.json"
