@@ -9,6 +9,7 @@ import pytest
 
 from deltafold.cli import exit_codes
 from tests.cli.calling import answer, call
+from tests.night import night
 
 
 def test_a_query_of_dataframes(quick: Path) -> None:
@@ -25,6 +26,7 @@ def test_a_query_of_dataframes(quick: Path) -> None:
     assert call("verify", "shop").exit_code == 0
 
 
+@night
 def test_a_query_in_mrql(quick: Path) -> None:
     made = call("new", "tea", "--mrql")
     assert made.exit_code == 0 and (quick.parent / "tea" / "query.mrql").is_file()

@@ -16,7 +16,7 @@ from tests.night import sampled
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
-SAMPLE = {"tpch": (21,), "tpcds": (36,), "nexmark": ()}
+SAMPLE = {"tpch": (), "tpcds": (36,), "nexmark": ()}
 BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": ()}
 ON_DELTA = {"tpch": (), "tpcds": (), "nexmark": (5,)}
 

@@ -24,7 +24,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.job_stats import Measure
 from tests.local_rows import local
-from tests.night import sampled
+from tests.night import night, sampled
 from tests.sandbox import DeltaSandbox
 
 KEY = "a.b `q`"  # in a table with name mapping, in a folder whose name must be encoded
@@ -150,6 +150,7 @@ def test_only_pages_near_the_keys_are_read(delta: DeltaSandbox, type_: str) -> N
     assert stored.exceptAll(wanted).isEmpty() and wanted.exceptAll(stored).isEmpty()
 
 
+@night
 def test_what_it_leaves_to_delta(delta: DeltaSandbox) -> None:
     """Protects from a commit that the table's readers cannot read, and from one that goes by too little."""
     for name, options in (("plain", {"delta.enableDeletionVectors": "false"}), ("uncounted", {}), ("many", {})):

@@ -15,6 +15,7 @@ from deltafold.lake.remote import objects
 from deltafold.landing import input_folder
 from deltafold.landing.input_folder import StoreFolder
 from tests.crash.points import Killed
+from tests.night import night
 
 SCHEMA = "id int, s string, day string"
 
@@ -70,6 +71,7 @@ def test_only_changed_files_are_copied(shop: Shop, monkeypatch: pytest.MonkeyPat
     assert not (shop.root / "landed" / "orders" / "incoming").exists()
 
 
+@night
 def test_errors_name_the_store(shop: Shop) -> None:
     """Protects from sentences about a copy that nobody has made, and that is gone when they are read."""
     shop.put("day=1/a.csv", "1,a")

@@ -16,6 +16,7 @@ from deltafold.algebra.errors import QueryError, SourceError
 from deltafold.language.analysis import analyse
 from deltafold.spark.catalyst import schema_of
 from tests.language.schemas import read
+from tests.night import night
 
 READS, NOT = "query: it reads ", ", which is not a declared source. "
 TABLE = 'query: it reads table db.t, which is not a declared source. Declare it with Delta(table="db.t")'
@@ -113,6 +114,7 @@ def test_a_table_of_the_catalog_wherever_it_hides(spark: SparkSession, home: Pat
         assert len(said.splitlines()) == 1
 
 
+@night
 def test_what_is_read_has_a_way_out_that_fits(spark: SparkSession, home: Path) -> None:
     """A sentence that advises what cannot be done is none."""
     lines, delta = home / "lines.csv", home / "db" / "t"

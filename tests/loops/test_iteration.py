@@ -80,6 +80,7 @@ def check_residuals(report: Report) -> float:
     return residuals[-1]
 
 
+@night
 def test_a_small_change_takes_few_steps(sandbox: MemorySandbox) -> None:
     """A refresh starts from the stored answer, which is nearer than the start."""
     view = linked(sandbox).view(queries.ranks)
@@ -234,6 +235,7 @@ def test_keys_that_come_and_go(sandbox: MemorySandbox) -> None:
     assert [(k, name) for k, _, name in rows(view)] == [(1, "z"), (3, "c")], "NULL meets no aim in the step"
 
 
+@night
 def test_a_declared_contraction_that_is_not(sandbox: MemorySandbox) -> None:
     """An error that cannot be promised is not published."""
     view = halved(sandbox, factor="0.9", error=1e-3, contraction=0.6)
@@ -275,6 +277,7 @@ def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, stop: 
     assert found == pytest.approx(numeric_oracles.ranks(*graph(sandbox), 4))
 
 
+@night
 def test_repeated_keys(sandbox: MemorySandbox) -> None:
     """Two rows of one key have no difference."""
     view = halved(sandbox, residual=1e-3)

@@ -37,6 +37,7 @@ def fullest(view: View) -> int:
     return max(size.bytes for size in view.status().tables.values())
 
 
+@night
 def test_a_view_whose_buckets_are_full_is_stored_in_more(delta: DeltaSandbox) -> None:
     """A view above it goes on; a total, whose one row is in one bucket, stays as it is."""
     delta.source("t", "k int, v int", MANY)

@@ -46,6 +46,7 @@ def test_a_file_from_before_a_compaction_that_is_taken_back_changes_again(
     checked(compacted[1])
 
 
+@night
 @pytest.mark.parametrize("after", ["repartitioned", pytest.param("repartitioned before", marks=night)])
 def test_a_table_that_is_partitioned_anew_beside_a_compaction(delta: DeltaSandbox, after: str) -> None:
     """A file is read by the partitions of its time: in another's, the column that is not in it would be NULL."""

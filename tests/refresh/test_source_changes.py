@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.lake.version_diff import file_difference
-from tests.night import every
+from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 ROWS = [(i, i % 7, i * 1.5 if i % 3 else None, f"name {i}") for i in range(600)]
@@ -84,6 +84,7 @@ def test_copies_of_a_row_are_deleted_one_by_one_or_all(sandbox: MemorySandbox) -
     assert rows(view) == [(3, "z")]
 
 
+@night
 def test_equal_rows_of_a_first_load_are_told_apart(delta: DeltaSandbox) -> None:
     """They get numbers without being compared, in several files, and single ones of them can be deleted."""
     delta.source("t", "a int", [(i % 3,) for i in range(60)])
@@ -129,6 +130,7 @@ def test_the_change_data_feed_is_read_where_it_has_less(delta: DeltaSandbox, que
     checked(view)
 
 
+@night
 def test_a_feed_that_was_vacuumed_is_not_needed(delta: DeltaSandbox, spark: SparkSession) -> None:
     """The files of the versions are still there, and give the same change."""
     delta.deletion_vectors = False

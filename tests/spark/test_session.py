@@ -179,6 +179,7 @@ except BlockingIOError:
 """
 
 
+@night
 @pytest.mark.own_spark
 def test_guests_share_one_host_and_leave_it_running(tmp_path: Path) -> None:
     """Protects from a cold guest, and from one that talks to whoever has the port of a Java that was killed."""

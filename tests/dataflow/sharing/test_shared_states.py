@@ -28,6 +28,7 @@ TABLES = {
 EARLY, LATE = "date'2023-05-05'", "date'2024-05-05'"
 
 
+@night
 def test_the_best_supplier_needs_two_states(sandbox: MemorySandbox) -> None:
     """One of revenues, which both readers share, and one of their maximum."""
     view = sandbox.sources(TABLES).view(REVENUE)

@@ -76,6 +76,7 @@ def deltafold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@night
 def test_names_are_shared_by_processes(metastore: HiveMetastore, tmp_path: Path) -> None:
     """Protects from a name that only the process knows that gave it."""
     declare(tmp_path, metastore.settings)

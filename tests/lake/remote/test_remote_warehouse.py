@@ -159,6 +159,7 @@ def test_bad_addresses_get_a_sentence(spark: SparkSession) -> None:
         Warehouse(spark, "nosuchfs://lake/wh")
 
 
+@night
 def test_a_drop_leaves_what_comes_after_it(
     spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_each_file_is_landed_once(spark: SparkSession, tmp_path: Path) -> None:
         warehouse.land("clicks", ["*"])
 
 
+@night
 @pytest.mark.parametrize("format", every(3, ["avro", "orc", "parquet"]))
 def test_files_that_are_not_text(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Protects from a format that is offered and cannot be streamed; a field that a file lacks is NULL."""

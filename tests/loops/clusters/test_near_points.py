@@ -39,6 +39,7 @@ def looked_at(report: Report) -> int:
     return sum(report.rounds["loop_1"]["points"])
 
 
+@night
 def test_few_old_points_are_read(sandbox: MemorySandbox) -> None:
     """Of uniform points, where some are near the border of two clusters in every step, under two per cent."""
     view = prepare(sandbox, 5_000)
