@@ -143,6 +143,7 @@ def test_deleted_rows_stay_deleted(delta: DeltaSandbox) -> None:
     assert [row["k"] for row in delta.spark.read.format("delta").load(table.path).collect()] == [4]
 
 
+@night
 def test_what_it_leaves_to_the_writer(delta: DeltaSandbox) -> None:
     """Protects from a commit that goes by a log which does not tell enough."""
     absent = DeltaTable(delta.spark, delta.path("absent"))

@@ -12,7 +12,7 @@ import pytest
 
 from deltafold.algebra.errors import QueryError
 from tests.loops.references.oracles import reachable
-from tests.night import sampled
+from tests.night import night, sampled
 from tests.sandbox import MemorySandbox, checked, rows
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (5, 5), (6, 7), (2, 3)]
@@ -115,6 +115,7 @@ def expected(sandbox: MemorySandbox, query: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in sandbox.read(text.replace("edges", "{edges}")).collect())
 
 
+@night
 @pytest.mark.parametrize("case", sampled(CASES, lambda case: case in BY_DAY))
 def test_maintained(sandbox: MemorySandbox, case: str) -> None:
     query, reference = CASES[case]

@@ -137,6 +137,7 @@ def checked_against(view: View, sandbox: Sandbox) -> None:
     assert set(rows(view)) == found
 
 
+@night
 def test_mutual_recursion(sandbox: MemorySandbox) -> None:
     """Two sets that define each other are one loop over a tagged union."""
     sandbox.source("edges", "src int, dst int", [(1, 2), (2, 3), (3, 4)])
@@ -215,6 +216,7 @@ def test_a_large_part_of_a_loop_is_computed_from_nothing(sandbox: MemorySandbox)
     assert len(rows(view)) == 4
 
 
+@night
 def test_damage_is_found(sandbox: MemorySandbox) -> None:
     """Somebody changed the table of a loop: a count would fall below none."""
     declare_graph(sandbox)

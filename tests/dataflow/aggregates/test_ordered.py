@@ -59,7 +59,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return record(spark, tmp_path_factory.mktemp("history"), {"t": ("k int, v int, s string", FIRST)}, HISTORY)
 
 
-@pytest.mark.parametrize("query", every(9, [*WINDOWS, *LIMITS, *UNMERGED]))
+@pytest.mark.parametrize("query", every(12, [*WINDOWS, *LIMITS, *UNMERGED]))
 def test_touched_partitions_and_groups(sandbox: MemorySandbox, history: Recording, query: str) -> None:
     """A partition that grows, shrinks, moves, empties and comes again; equal values at every edge."""
     history.check(sandbox, query)
@@ -102,7 +102,7 @@ WITHIN = {
 TIED = [(1, 1, 2, "b"), (1, 1, 1, "c"), (1, 0, 3, "a"), (2, 5, 2, "x"), (2, 5, 3, "y"), (2, 4, 1, "z"), (1, 1, 3, "d")]
 
 
-@pytest.mark.parametrize("case", every(6, WITHIN))
+@pytest.mark.parametrize("case", every(12, WITHIN))
 def test_ties_within_queries_are_settled(sandbox: MemorySandbox, case: str) -> None:
     """The same rows in another order are the same answer, of the view and of the batch query."""
     answers: list[list[tuple[Any, ...]]] = []

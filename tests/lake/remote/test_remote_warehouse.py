@@ -123,6 +123,7 @@ def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
     return act_and_die
 
 
+@night
 @pytest.mark.parametrize("dies", every(3, ["finish", None, "record"]))
 def test_a_branch_is_there_with_its_journal(
     spark: SparkSession, mount: str, sales: str, monkeypatch: pytest.MonkeyPatch, dies: str | None

@@ -113,6 +113,7 @@ BAD = {
 }
 
 
+@night
 def test_malformed_records(spark: SparkSession, in_memory: Lake, tmp_path: Path) -> None:
     """Protects from values that become NULL, from the second object of a line, and from good records lost with bad."""
     strict = Clicks(spark, tmp_path)

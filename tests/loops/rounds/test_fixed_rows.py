@@ -111,6 +111,7 @@ def test_a_fixed_branch_below_a_projection_is_refused_by_level(sandbox: MemorySa
             select x from r""").refresh()
 
 
+@night
 @pytest.mark.parametrize("key", sampled([None, "x"], lambda key: key is None))
 def test_the_limit_is_that_of_the_definition(sandbox: MemorySandbox, key: str | None) -> None:
     """A refresh fails where the batch query would, however few rounds the change itself takes, and only there."""
