@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
 
-from tests.reading import by_day, reading
+from tests.reading import SMALL_BY_DAY, reading
 from tests.sandbox import DeltaSandbox, MemorySandbox
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if id(item) not in gone]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test of a sandbox the parameter `reads`, unless it has its own."""
+    own = any(mark.args[0] == "reads" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "reads" in metafunc.fixturenames and not own:
+        in_memory = "sandbox" in metafunc.fixturenames
+        metafunc.parametrize("reads", SMALL_BY_DAY if in_memory else ["small"], indirect=True)
+
+
 def needs_spark(item: pytest.Item) -> bool:
     """Whether a test uses the session's Spark, or starts processes with one."""
     return "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("own_spark") is not None
@@ -107,9 +115,9 @@ def spark(long: bool) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(params=by_day("small"))
+@pytest.fixture
 def reads(request: pytest.FixtureRequest) -> Iterator[str]:
-    """How large inputs seem to be."""
+    """How large inputs seem to be: the parameter, see tests/reading.py."""
     with reading(request.param) as name:
         yield name
 

@@ -1,15 +1,14 @@
 """How large the inputs of a view seem to its refreshes: a parameter of each test, which its name shows.
 
 `small`: inputs are read whole, as Deltafold reads small ones. `pruned`: only the ranges of keys that a change touches
-are read, and Delta chooses the files. `large`: so, and nothing is broadcast. A test runs with `small` by day, or with
-`large` where its module says `pytestmark = large_by_day`, and with all of them by night.
+are read, and Delta chooses the files. `large`: so, and nothing is broadcast. A test runs with `small`, by night over
+tables in memory with `large`, too; with `large_by_day` it runs with `large` by day, and with all of them by night.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,13 +17,8 @@ from deltafold.lake import delta_table
 from tests.night import sampled
 from tests.sandbox import READS, Sandbox
 
-
-def by_day(chosen: str) -> list[Any]:
-    """The parameters of a fixture `reads`."""
-    return sampled(READS, lambda name: name == chosen)
-
-
-large_by_day = pytest.mark.parametrize("reads", by_day("large"), indirect=True)
+large_by_day = pytest.mark.parametrize("reads", sampled(READS, lambda name: name == "large"), indirect=True)
+SMALL_BY_DAY = sampled(("small", "large"), lambda name: name == "small")
 
 
 @contextmanager

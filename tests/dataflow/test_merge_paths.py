@@ -14,8 +14,6 @@ from tests.night import night
 from tests.reading import large_by_day
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
-pytestmark = large_by_day
-
 QUERIES = {
     "in_place": "select k, q, sum(v) s, min(v) lo, max_by(v, u) m, stddev(v) sd from t group by k, q",
     "distinct": "select k, avg(v) a, count(distinct q) d from t group by k",
@@ -41,6 +39,7 @@ MERGED = {"rewrite_files": 0, "rewrite_touched_bytes": 0}
 BY_DELTA = MERGED | {"local_rows": 0}
 
 
+@large_by_day
 @pytest.mark.parametrize(
     ("sizes", "buckets", "path"),
     [
