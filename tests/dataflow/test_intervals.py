@@ -87,7 +87,8 @@ def test_changes_at_random_have_one_condition() -> None:
     assert len({align((str(low), str(high)), "int") for low, high in changes}) == 1
 
 
-def test_types_without_a_scale(spark: SparkSession) -> None:
+@pytest.mark.usefixtures("spark")
+def test_types_without_a_scale() -> None:
     """What cannot be numbered exactly keeps its one range."""
     assert [scale(type_) for type_ in ("string", "double", "timestamp", "decimal(38,0)", "decimal(30,8)")] == [None] * 5
     assert range_of(F.col("k"), "date", "2024-05-01", "+12024-05-01", SLICES) is None

@@ -96,6 +96,7 @@ def test_what_is_no_stream_of_kafka(declared: dict[str, Any], says: str) -> None
         Stream(**given)
 
 
+@pytest.mark.usefixtures("spark")
 def test_columns_of_kafka() -> None:
     assert column_fault(catalyst.schema_of("_offset BIGINT, id INT"), "id") == ""
     assert "column _offset of a Kafka stream is BIGINT" in column_fault(catalyst.schema_of("_offset INT"), None)
