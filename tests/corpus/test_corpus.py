@@ -17,7 +17,7 @@ from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 
 STEPS = 2
 SAMPLE = {"tpch": (), "tpcds": (36,), "nexmark": ()}
-BY_DEFINITION = {"tpch": (13,), "tpcds": (), "nexmark": ()}
+BY_DEFINITION = {"tpch": (), "tpcds": (), "nexmark": ()}
 ON_DELTA = {"tpch": (), "tpcds": (), "nexmark": (5,)}
 
 

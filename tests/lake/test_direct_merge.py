@@ -121,6 +121,7 @@ TYPED = {  # SQL of a key by its number, and numbers of keys: beside each other,
 }
 
 
+@night
 @pytest.mark.parametrize("type_", sampled(TYPED, lambda type_: type_ == "timestamp"))
 def test_only_pages_near_the_keys_are_read(delta: DeltaSandbox, type_: str) -> None:
     """Protects from a refresh whose cost grows with closed windows, and from rows that are skipped wrongly."""

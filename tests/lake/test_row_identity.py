@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import product, zip_longest
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -67,6 +68,7 @@ def test_rows_are_joined_by_identity(spark: SparkSession) -> None:
             assert row[name] == (identity(one) == identity(other)), (name, one, other)
 
 
+@pytest.mark.usefixtures("spark")
 def test_ordinary_columns_are_their_own_keys() -> None:
     """So the plans of rows without floats, collated texts and maps stay as they are."""
     schema = schema_of("`a b` int, c string, d decimal(9, 2), e array<struct<x: int>>, f struct<y: array<binary>>")

@@ -20,6 +20,7 @@ from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import declaration_row
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from tests.night import night
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -50,6 +51,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return home
 
 
+@night
 def test_commands_land_a_stream(in_memory: Lake, home: Path, spark: SparkSession) -> None:
     """Protects from a replay of a stream that nobody named, and from a landing that says nothing of what arrived."""
     (home / "in" / "a.json").write_text('{"id":1,"page":"a"}\n{"id":2,"page":"a"}\nbad\n')

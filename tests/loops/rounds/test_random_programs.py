@@ -166,6 +166,7 @@ def refreshed(
     return kept
 
 
+@night
 @large_by_day
 @pytest.mark.parametrize("seed", sampled([2, 11], lambda seed: seed == 11))
 def test_a_random_loop_equals_its_evaluation(sandbox: MemorySandbox, seed: int) -> None:
