@@ -122,13 +122,13 @@ def test_workers_without_the_package_are_told(
     delta.warehouse.source("s", Files(str(tmp_path / "in"), "csv", SCHEMA))
     monkeypatch.setattr(inspection, "TASK_BYTES", 0)
     with monkeypatch.context() as patched:
-        patched.setattr(inspection, "look_into", _elsewhere)
+        patched.setattr(inspection, "_check_and_digest", _elsewhere)
         with pytest.raises(SourceError, match=r"No module named 'gone'.*Install Deltafold for the Python of Spark's"):
             delta.warehouse.land("s")
     assert delta.warehouse.land("s").rows == 1
 
 
-def _elsewhere(*_: object) -> str:
+def _elsewhere(*_: object, **__: object) -> str:
     import gone  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
     return str(gone)
