@@ -61,7 +61,7 @@ def test_missing_package_is_one_sentence(tmp_path: Path, missing: str, program: 
     done = run(WITHOUT.format(names={missing}) + program, cwd=tmp_path, PYTHONPATH=PYTHONPATH)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
-    assert last.startswith(f"deltafold.algebra.missing.MissingPackageError: {missing}: ") and sentence in last
+    assert last.startswith(f"deltafold.algebra.errors.MissingPackageError: {missing}: ") and sentence in last
 
 
 def test_command_without_spark_ends_with_one_sentence(tmp_path: Path) -> None:

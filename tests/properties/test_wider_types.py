@@ -15,7 +15,8 @@ from tests.corpus.writer import Writer
 from tests.properties.histories import History, Step, histories
 from tests.properties.queries import queries
 from tests.properties.test_random_histories import Paths, failures, paths, tuning
-from tests.sandbox import MemorySandbox, as_if_large
+from tests.reading import reading
+from tests.sandbox import MemorySandbox, as_asked
 
 WIDER = {"k": "bigint", "i": "bigint", "h": "int", "e": "decimal(16,2)", "d": "timestamp_ntz"}
 BEYOND = "k + 5000000000 as k, i * 3L as i, h + 70000 as h, e + 10000000000 as e"
@@ -53,7 +54,7 @@ def parts(text: str) -> tuple[str, str]:
 @given(queries(), histories, paths, wider)
 def test_wider_types(spark: SparkSession, sql: str, cuts: list[list[Step]], way: Paths, columns: set[str]) -> None:
     """Whatever goes on, is copied or is rebuilt."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, reading(way.reads):
         sandbox = MemorySandbox(spark, Path(folder))
         sandbox.deletion_vectors = way.deletion_vectors
         events, dimension = CastingWriter(sandbox, "events"), Writer(sandbox, "dim")
@@ -63,7 +64,7 @@ def test_wider_types(spark: SparkSession, sql: str, cuts: list[list[Step]], way:
         sandbox.declare("dim")
         view = sandbox.view(sql, on_change="rebuild")
         for number in range(len(cuts) + 1):
-            with as_if_large(view):
+            with as_asked(view):
                 wrong = failures(view, cuts[:number], number == len(cuts))
             assert not wrong, f"{wrong}\n{way}\n{columns}"
             if number == 0:

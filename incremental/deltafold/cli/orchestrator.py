@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deltafold.algebra.errors import UsageError
-from deltafold.algebra.missing import explain_missing_packages
+from deltafold.algebra.errors import UsageError, explain_missing_packages
 from deltafold.cli import rendering
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.tasks import TaskFault, explain_fault, read_task

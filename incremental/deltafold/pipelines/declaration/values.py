@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from deltafold.algebra.local_path import is_remote, is_uri, plain, remote_fault, uri_fault
 from deltafold.algebra.results.address import sql_name_fault
 from deltafold.algebra.secrets import INSTEAD, has_password, is_secret
-from deltafold.algebra.sources.files import as_text
+from deltafold.algebra.sources import as_text
 from deltafold.algebra.sqltext import table_name_fault
 
 PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
