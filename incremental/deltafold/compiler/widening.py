@@ -322,7 +322,7 @@ class _Comparison:
     def _are_as_before(self, names: frozenset[str]) -> bool:
         return self._wider.isdisjoint(names) and all(self._names.get(name) == name for name in names)
 
-    def _same(self, condition: bool) -> None:
+    def _same(self, condition: bool) -> None:  # noqa: FBT001 what it is given is what it asserts
         if not condition:
             raise DifferentError(OTHER_OPERATORS)
 
