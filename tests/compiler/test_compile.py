@@ -52,8 +52,7 @@ def test_answer_columns_a_table_can_have() -> None:
 def test_passes_are_named_by_their_files() -> None:
     """A pass is one function in one file of its name, so that the tuple is the table of contents."""
     modules = [each.__module__.removeprefix("deltafold.compiler.") for each in PASSES]
-    own = {"simplify_loops": "loops.simplify"}
-    assert modules == [own.get(each.__name__, f"passes.{each.__name__}") for each in PASSES]
+    assert modules == [f"passes.{each.__name__}" for each in PASSES]
     names = [name for name, _ in run_passes(draft(grouped(T, (K,), call("s", "sum", V))))]
     assert names == [each.__name__ for each in PASSES]
 
