@@ -1,4 +1,4 @@
-"""Log the start and the end of work as structured events, for log collectors; read the clock of reports.
+"""Log the start and the end of work as structured events, for log collectors; read the clock of reports (D-028).
 
 The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_LOG is `json` (standard error) or
 `json:PATH` (appended to that file), or the program that uses the library gives it a handler.

@@ -1,4 +1,4 @@
-"""Recognise passwords and keys in settings and addresses, and mask them in texts."""
+"""Recognise passwords and keys in settings and addresses, and mask them in texts (D-029)."""
 
 from __future__ import annotations
 

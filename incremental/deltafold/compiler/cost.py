@@ -1,4 +1,4 @@
-"""Estimate the cost of a refresh and of a full recompute from the sizes of the sources, without reading data.
+"""Estimate the cost of a refresh and of a full recompute from the sizes of the sources, without reading data (D-076).
 
 | node | bytes read for its change |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Compare the programs of one query before and after columns of its sources got wider types.
+"""Compare the programs of one query before and after columns of its sources got wider types (D-173).
 
 Two values are the same if one becomes the other by a cast that loses nothing: INT 5 and BIGINT 5, but not FLOAT 0.1 and
 its text. Programs are compared node by node. If every column has the same values in both, the tables of the one hold

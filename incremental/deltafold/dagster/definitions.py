@@ -1,4 +1,4 @@
-"""Define `defs`, a code location with every declared pipeline: `dagster dev -m deltafold.dagster.definitions`.
+"""Define `defs`, a code location with every declared pipeline: `dagster dev -m deltafold.dagster.definitions` (D-174).
 
 The pipelines are those of DELTAFOLD_PIPELINES, else of ./pipelines. Spark runs in the process of a run; if
 DELTAFOLD_SUBMIT is set, in one that this command starts for each step.

@@ -1,4 +1,4 @@
-"""Report to Dagster the work that was done outside of its runs, by commands and by the demo.
+"""Report to Dagster the work that was done outside of its runs, by commands and by the demo (D-058).
 
 Each landing, refresh and verification is reported as the events of a Dagster run, without a run: materialisations of
 landed partitions, of external tables that were read, of state tables and views, and evaluations of the check. They are

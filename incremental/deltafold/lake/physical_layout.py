@@ -1,4 +1,4 @@
-"""Arrange rows for the files of a table: one task for each bucket, sorted by lineage key."""
+"""Arrange rows for the files of a table: one task for each bucket, sorted by lineage key (D-139)."""
 
 from __future__ import annotations
 

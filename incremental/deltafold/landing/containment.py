@@ -1,4 +1,4 @@
-"""Keep a landing within the folder of its source, whoever may drop files there.
+"""Keep a landing within the folder of its source, whoever may drop files there (D-061).
 
 | in the folder | a landing |
 | --- | --- |

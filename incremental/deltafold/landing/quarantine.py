@@ -1,4 +1,4 @@
-"""Keep the rows of input files that do not fit their schema, in a Delta table.
+"""Keep the rows of input files that do not fit their schema, in a Delta table (D-027).
 
 | column | type | value |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Check declared monoids in Spark, create their SQL functions, and move their calls into the group-bys.
+"""Check declared monoids in Spark, create their SQL functions, and move their calls into the group-bys (D-098).
 
 A call is a SQL function over a `collect_list` of its group-by. Spark analyses a SQL function of an aggregate as a
 projection, or a filter for HAVING, above the group-by. Within the group-by the call is one aggregate, which a state can

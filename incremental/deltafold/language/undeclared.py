@@ -1,4 +1,4 @@
-"""Refuse a query that reads more than its declared sources.
+"""Refuse a query that reads more than its declared sources (D-064).
 
 A view is refreshed when the version of a declared source changes. Anything else that a query reads has no version to
 compare: the view would be computed once and then never change, under any policy. The whole analysed plan is searched,

@@ -1,4 +1,4 @@
-"""Create a branch of a view from its last finished epoch, and drop views.
+"""Create a branch of a view from its last finished epoch, and drop views (D-025).
 
 A view is not dropped while a view or a branch reads it. Those of other processes are recorded in its folder
 (store/dependents.py); those that this process declared are remembered here (`remember`).

@@ -1,4 +1,4 @@
-"""Find the versions of tables that must stay readable, and for whom, from journals and records of readers.
+"""Find the versions of tables that must stay readable, and for whom, from journals and records of readers (D-023).
 
 | kept | for |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Compare a view with the batch query: count missing and extra rows.
+"""Compare a view with the batch query: count missing and extra rows (D-009).
 
 The batch query is evaluated once: expected rows weigh 1, actual rows -1, and equal rows are summed.
 Sums of floating numbers depend on the order of their terms, in Spark too, so floats are compared to nine significant

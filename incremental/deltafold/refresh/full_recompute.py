@@ -1,4 +1,4 @@
-"""Maintain a view by definition: publish the difference of two answers of the batch query.
+"""Maintain a view by definition: publish the difference of two answers of the batch query (D-016).
 
 Two modes. *recompute* (policy auto, where the compiler refuses): the batch answer minus the view's rows.
 *definition*: the batch answer after minus the batch answer before, the oracle that the calculus is tested against.

@@ -1,4 +1,4 @@
-"""Choose the mode of a view's next epoch: incremental or full recompute.
+"""Choose the mode of a view's next epoch: incremental or full recompute (D-016).
 
 Policy auto chooses the cheaper mode by the compiler's estimates (compiler/cost.py), corrected by the times of past
 epochs of the view on this machine. A change of mode starts a new generation, so the other mode has to be clearly

@@ -1,4 +1,4 @@
-"""Compute a DataFrame once for all its uses within a block, with aggregates over its rows.
+"""Compute a DataFrame once for all its uses within a block, with aggregates over its rows (D-120).
 
 The rows are checkpointed to Spark's own storage (memory, then disk) and not merely cached: Delta refuses to MERGE from
 a source that Spark might recompute, and Spark does not analyse the plan below a checkpoint again. If a checkpoint

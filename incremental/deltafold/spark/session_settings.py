@@ -1,4 +1,4 @@
-"""Choose the settings of a Spark session.
+"""Choose the settings of a Spark session (D-104).
 
 | Spark | settings |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Point readers to the table with a view's current answer: a file beside the generations, and a SQL view.
+"""Point readers to the table with a view's current answer: a file beside the generations, and a SQL view (D-057).
 
 When an epoch makes another table the current one, both are written after it is finished, the file first; after a crash,
 the next refresh or `maintain` writes them before anything else. The name of the SQL view is in the file before the SQL

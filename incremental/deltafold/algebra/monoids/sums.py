@@ -1,4 +1,4 @@
-"""Define counts, sums and averages: exact for integers and decimals, independent of row order for doubles.
+"""Define counts, sums and averages: exact for integers and decimals, independent of row order for doubles (D-005).
 
 Doubles: a double of ordinary size (below 2^95, a multiple of 2^-96: every value above 1e-13 is one) is cut into six
 signed windows of 32 bits. Each window is summed as a BIGINT, which is exact up to 2^31 rows, so the sum is a group:

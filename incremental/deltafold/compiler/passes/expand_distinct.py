@@ -1,4 +1,4 @@
-"""Pass: rewrite DISTINCT aggregates as group-bys one level down (count distinct).
+"""Pass: rewrite DISTINCT aggregates as group-bys one level down (count distinct) (D-007).
 
     γ k; f(distinct d), g(x)   →   γ k; f(d'), g(x')  over  π k, NULL, x (R)  ∪  π k, d, NULL (γ k, d (R))
 

@@ -1,4 +1,4 @@
-"""Read a stream into a Delta table, by Structured Streaming with the trigger `availableNow`.
+"""Read a stream into a Delta table, by Structured Streaming with the trigger `availableNow` (D-106).
 
 Delta's sink marks each of its commits with the query's id and the batch's number, which are in the checkpoint, so a
 batch that runs again after a crash is not written again. The records are stored as they arrived:

@@ -1,4 +1,4 @@
-"""Break the ties of a query, so that any two runs over the same rows give the same answer.
+"""Break the ties of a query, so that any two runs over the same rows give the same answer (D-013).
 
 | query | ties are broken by |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Add to the text of an expression the details that its SQL in Spark omits.
+"""Add to the text of an expression the details that its SQL in Spark omits (D-034).
 
 An expression's class has arguments that are not expressions: the schema that from_csv reads, IGNORE NULLS of lag, the
 values of a PIVOT. They are appended to its SQL unless the SQL contains them, the session's settings decide them, or

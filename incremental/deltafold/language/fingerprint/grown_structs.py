@@ -1,4 +1,4 @@
-"""Find whether a query reads nothing of a struct column but fields that it had before others were added.
+"""Find whether a query reads nothing of a struct column but fields that it had before others were added (D-170).
 
 Then the query is the same, whatever fields there are besides. `SELECT s`, `to_json(s)` or `s = other` read all of them.
 """

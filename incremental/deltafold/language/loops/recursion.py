@@ -1,4 +1,4 @@
-"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark only has the UNION ALL form.
+"""Read SQL's `WITH RECURSIVE … UNION` as a fixpoint, since Spark only has the UNION ALL form (D-082).
 
 Each such relation of the parsed text, in any WITH, is replaced by the answer of a fixpoint: init is the union of the
 branches that do not name the relation, the step is the union of those that do. For one reference in a branch this is

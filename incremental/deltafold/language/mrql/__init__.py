@@ -1,4 +1,4 @@
-"""MRQL, the query language of the papers: text → tree → Spark SQL over the declared sources.
+"""MRQL, the query language of the papers: text → tree → Spark SQL over the declared sources (D-086).
 
 | module | has |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Translate uncorrelated scalar subqueries to plans with exactly one row.
+"""Translate uncorrelated scalar subqueries to plans with exactly one row (D-038).
 
 They are joined where a projection, a condition or a group-by reads them; elsewhere they are refused.
 """

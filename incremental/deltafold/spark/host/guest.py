@@ -1,4 +1,4 @@
-"""Attach to a warm Spark as a guest: in about a second, instead of starting a cold Spark in several.
+"""Attach to a warm Spark as a guest: in about a second, instead of starting a cold Spark in several (D-060).
 
 Every wait for an answer has a limit.
 """
