@@ -299,13 +299,13 @@ class InnerJoins:
         for step in steps:
             plan = joined.inputs[step.position]
             side = self._rules.after(plan) if rank[step.position] < rank[start] else self._rules.before(plan)
-            found = self._pruning.next_input(
+            next_input = self._pruning.next_input(
                 term, columns, step, plan, side, mixed=bool(inside & all_column_names(plan))
             )
-            if found is None:
+            if next_input is None:
                 return None
-            inside = all_column_names(plan) | (inside if found[0].rows is term.rows else frozenset[str]())
-            term, side = found
+            inside = all_column_names(plan) | (inside if next_input[0].rows is term.rows else frozenset[str]())
+            term, side = next_input
             term = term.join(self._lowering.product(term.rows, side, step.conditions, step.implied))
             columns += [column for column in plan.columns if column.name in needed]
         return term.rows

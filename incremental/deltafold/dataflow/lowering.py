@@ -95,10 +95,10 @@ class Lowering:
     def leaf(self, frame: DataFrame, columns: Sequence[tuple[str, Column]], *, weighted: bool) -> Relation:
         """Return a DataFrame's columns under the plan's attributes; weighted: it has the weight column too."""
         plan = catalyst.analysed_plan(frame)
-        given = {str(a.name()): a for a in catalyst.sequence(plan.output())}
-        items = [catalyst.alias(self.spark, given[name], self.attribute(column)) for name, column in columns]
+        attributes = {str(a.name()): a for a in catalyst.sequence(plan.output())}
+        items = [catalyst.alias(self.spark, attributes[name], self.attribute(column)) for name, column in columns]
         if weighted:
-            items.append(catalyst.alias(self.spark, given[WEIGHT], self.weight))
+            items.append(catalyst.alias(self.spark, attributes[WEIGHT], self.weight))
         return Relation(self.project(items, plan), weighted)
 
     def compute(self, frame: DataFrame, items: Iterable[tuple[Column, J]], *, weighted: bool = False) -> Relation:
@@ -145,13 +145,13 @@ class Lowering:
         """
         weighted = any(relation.weighted for _, relation in terms)
         (first, relation), *others = terms
-        given = [self.attribute(column) for column in first]
-        items = [self._as(*pair) for pair in zip(given, (self.attribute(c) for c in columns), strict=True)]
+        attributes = [self.attribute(column) for column in first]
+        items = [self._as(*pair) for pair in zip(attributes, (self.attribute(c) for c in columns), strict=True)]
         items += [self._weight_of(relation, self.weight)] if weighted else []
         plans = [self.project(items, relation.plan)]
         for others_columns, other in others:
-            given = [self.attribute(column) for column in others_columns]
-            plans.append(self._renew(given, other, weighted=weighted))
+            attributes = [self.attribute(column) for column in others_columns]
+            plans.append(self._renew(attributes, other, weighted=weighted))
         if len(plans) == 1:
             return Relation(plans[0], weighted)
         return Relation(self._logical.Union(catalyst.vector(self.spark, plans), False, False), weighted)
@@ -199,10 +199,10 @@ class Lowering:
 
     def over(self, frame: DataFrame, expression: J) -> SparkColumn:
         """Return an expression over a frame whose columns have the names of the plan's."""
-        given = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed_plan(frame).output())}
+        attributes = {str(a.name()): a for a in catalyst.sequence(catalyst.analysed_plan(frame).output())}
 
         def replace(node: J) -> J | None:
-            return given[str(node.name())] if catalyst.kind(node) == "AttributeReference" else None
+            return attributes[str(node.name())] if catalyst.kind(node) == "AttributeReference" else None
 
         return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, replace))
 

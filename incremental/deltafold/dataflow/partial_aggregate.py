@@ -104,11 +104,11 @@ def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
     if loose and state.recompute_always:
         return change  # only the touched groups are needed
     # these states read a map or a variant only by count, which tests for NULL
-    known = {f"__null_{i}": F.isnull(quoted(name)) for i, name in enumerate(loose)}
+    nulls = {f"__null_{i}": F.isnull(quoted(name)) for i, name in enumerate(loose)}
     exact = [column.name for column in state.reads if column.name not in loose]
     values = [(name, F.first(quoted(name))) for name in loose]
-    marked = change.withColumns(known) if known else change
-    summed = group_identical(marked, [*exact, *known], *values, (WEIGHT, F.sum(WEIGHT))).where(F.col(WEIGHT) != 0)
+    marked = change.withColumns(nulls) if nulls else change
+    summed = group_identical(marked, [*exact, *nulls], *values, (WEIGHT, F.sum(WEIGHT))).where(F.col(WEIGHT) != 0)
     return summed.select(*(quoted(name) for name in change.columns))
 
 

@@ -78,13 +78,13 @@ class Bag:
         self._table.append(numbered.select(*self._fields), mark, BUCKET, name_mapping=name_mapping)
         version = self._table.version()
         assert version is not None
-        known = self._table.rows(version)
-        if known is not None and self._partition_key is None:
-            return BagChange(known, 0, (), partitions=None)
+        rows_written = self._table.rows(version)
+        if rows_written is not None and self._partition_key is None:
+            return BagChange(rows_written, 0, (), partitions=None)
         counted = [partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions")]
-        found = compute_measures(self._table.at(version), [F.count(F.lit(1)).alias("rows"), *counted])
-        named = known_partitions(found["partitions"], self._tuning.reported_partitions)
-        return BagChange(found["rows"], 0, (), named)
+        measured = compute_measures(self._table.at(version), [F.count(F.lit(1)).alias("rows"), *counted])
+        named = known_partitions(measured["partitions"], self._tuning.reported_partitions)
+        return BagChange(measured["rows"], 0, (), named)
 
     def publish(
         self, change: DataFrame, moved: BagChange, before: int | None, mark: Mark, *, name_mapping: bool
@@ -105,11 +105,12 @@ class Bag:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
             counted = [F.count(F.lit(1)).alias("rows")]
             checkpoints = Checkpoints(block, self._tuning.local_rows)
-            deleted, found = checkpoints.measure(self._choose_copies(near, change, few=few), counted, small=few)
-            if found["rows"] != moved.deleted:
+            deleted, measured = checkpoints.measure(self._choose_copies(near, change, few=few), counted, small=few)
+            if measured["rows"] != moved.deleted:
+                absent = moved.deleted - measured["rows"]
                 raise StateError(
-                    f"the view table {self._table.path} lacks {moved.deleted - found['rows']} of the rows to delete: "
-                    "somebody changed it. Rebuild the view."
+                    f"the view table {self._table.path} lacks {absent} of the rows to delete: somebody changed it. "
+                    "Rebuild the view."
                 )
             if rewrites:
                 return self._rewrite(stored, deleted, inserted, mark, few=few)

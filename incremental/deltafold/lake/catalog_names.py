@@ -55,10 +55,10 @@ class CatalogTable(DeltaTable):
     @property
     def path(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The current location of the table."""
-        found = self.look_up_once()
-        if found.location is None:
-            raise SourceError(f"table {self.name} is not in the catalog: {found.absence}.")
-        return found.location
+        lookup = self.look_up_once()
+        if lookup.location is None:
+            raise SourceError(f"table {self.name} is not in the catalog: {lookup.absence}.")
+        return lookup.location
 
     @property
     def label(self) -> str:
@@ -86,10 +86,10 @@ class CatalogTable(DeltaTable):
 
     def look_up_once(self) -> Lookup:
         """Look the name up; once found, this object keeps the table."""
-        found = self._found or look_up_table(self.spark, self.name)
-        if found.location is not None:
-            self._found = found
-        return found
+        lookup = self._found or look_up_table(self.spark, self.name)
+        if lookup.location is not None:
+            self._found = lookup
+        return lookup
 
 
 def full_name(spark: SparkSession, name: str) -> str:
@@ -115,13 +115,13 @@ def look_up_table(spark: SparkSession, name: str) -> Lookup:
         if is_session_catalog(catalog) and len(namespace) > 1:
             remedy = f"set spark.sql.catalog.{namespace[0]} for this session, or correct the name"
             return Lookup(None, f"there is no catalog {namespace[0]} for table {name}: {remedy}")
-        found = catalog.loadTable(identifier)
+        table = catalog.loadTable(identifier)
     except JavaError as error:
         if isinstance(error, PySparkException) and str(error.getCondition()).split(".")[0] in ABSENT:
             return Lookup(None, absence(spark, name))
         fault = catalog_fault(error, "Fix the catalog, or correct the name", f"read table {name}")
         raise SourceError(f"cannot look up table {name}: {fault}.") from error
-    return Lookup(location_of(name, found), table=found)
+    return Lookup(location_of(name, table), table=table)
 
 
 def location_of(name: str, found: J) -> str:
@@ -164,9 +164,9 @@ def absence(spark: SparkSession, name: str) -> str:
 def no_data(source: str, table: VersionedTable, *, was_read: bool = False) -> str:
     """Return why a source has no table, and the fix; was_read: an epoch has read it."""
     if isinstance(table, CatalogTable):
-        found = table.look_up_once()
-        because = found.absence or (
-            f"there is no Delta table at {found.location}, where the catalog has {table.label}. Restore it, or create "
+        lookup = table.look_up_once()
+        because = lookup.absence or (
+            f"there is no Delta table at {lookup.location}, where the catalog has {table.label}. Restore it, or create "
             "the table again"
         )
     elif name := name_in_path(table.spark, table.path):
@@ -208,8 +208,8 @@ def name_in_path(spark: SparkSession, path: str) -> str | None:
 
 def resolve(spark: SparkSession, name: str) -> tuple[J, J]:
     """Return the catalog of a name and Spark's identifier in it, completed with the current catalog and schema."""
-    found = catalyst.session(spark).sessionState().analyzer().CatalogAndIdentifier()
-    pair = found.unapply(catalyst.vector(spark, table_name_parts(name) or ())).get()
+    resolver = catalyst.session(spark).sessionState().analyzer().CatalogAndIdentifier()
+    pair = resolver.unapply(catalyst.vector(spark, table_name_parts(name) or ())).get()
     return pair._1(), pair._2()
 
 

@@ -129,19 +129,21 @@ class DeltaTable:
         """Return the last epoch that an application wrote, None if none; without a checksum, a Spark job finds it."""
         latest = self._latest()
         checksum = catalyst.option(latest.checksumOpt())
-        known = None if checksum is None else catalyst.option(checksum.setTransactions())
-        if known is None:  # or more applications wrote to the table than Delta keeps in a checksum
-            found = catalyst.option(latest.transactions().get(application))
-            return None if found is None else int(found)
-        return next((int(each.version()) for each in catalyst.sequence(known) if each.appId() == application), None)
+        transactions = None if checksum is None else catalyst.option(checksum.setTransactions())
+        if transactions is None:  # or more applications wrote to the table than Delta keeps in a checksum
+            epoch = catalyst.option(latest.transactions().get(application))
+            return None if epoch is None else int(epoch)
+        return next(
+            (int(each.version()) for each in catalyst.sequence(transactions) if each.appId() == application), None
+        )
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version or of the latest; if it has no checksum, Spark jobs count them."""
         snapshot = self._snapshot(version)
-        known = catalyst.option(snapshot.checksumOpt())
-        if known is None:
+        checksum = catalyst.option(snapshot.checksumOpt())
+        if checksum is None:
             return int(snapshot.numOfFiles()), int(snapshot.sizeInBytes())
-        return int(known.numFiles()), int(known.tableSizeBytes())
+        return int(checksum.numFiles()), int(checksum.tableSizeBytes())
 
     def files(self, version: int) -> dict[Identity, File]:
         """Return the data files of a version by identity."""

@@ -69,8 +69,8 @@ class SqlView:
         Raises CatalogError if the name is taken: by anything, or with `replace` by a table.
         """
         listed, how = ", ".join(map(quoted, columns)), "OR REPLACE " if replace else ""
-        given = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-        head = f"COMMENT {literal(comment)} TBLPROPERTIES ({given})"
+        assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+        head = f"COMMENT {literal(comment)} TBLPROPERTIES ({assignments})"
         try:
             cast(Any, self.spark).sql(f"CREATE {how}VIEW {self._name} ({listed}) {head} AS {text}").collect()
         except JavaError as error:
@@ -109,10 +109,10 @@ class SqlView:
     def check_database(self) -> None:
         """Raise CatalogError for a database that does not exist."""
         try:
-            known = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
+            exists = self.spark.catalog.databaseExists(".".join(quoted(part) for part in self._database.split(".")))
         except JavaError as error:
             raise CatalogError(f"database {self._database}: {self._fault(error, 'Fix the catalog')}") from error
-        if known:
+        if exists:
             return
         kind = self.spark.conf.get("spark.sql.catalogImplementation", "")
         hint = " (this Spark's catalog is in memory: it has `default` and the databases that this process created)"

@@ -95,7 +95,10 @@ def check_tables(store: Store, last: Entry) -> None:
         if latest is None:
             raise StateError(f"view {store.view}: its table {table.path} is gone. Rebuild the view.")
         commits = None if version is None or latest <= version else table.commits(version, latest)
-        changes = [not (each.compacts or each.uncounted) and bool(each.added or each.removed) for each in commits or ()]
+        changes = [
+            not (commit.compacts or commit.uncounted) and bool(commit.added or commit.removed)
+            for commit in commits or ()
+        ]
         if any(changes):
             raise StateError(
                 f"view {store.view}: its table {table.path} has rows that its journal does not know, since version "

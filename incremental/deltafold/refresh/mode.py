@@ -114,16 +114,16 @@ class CostBased:
         volume = replace(
             self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
         )
-        found = self.estimate(self.incremental.program, volume, tuning.rates)
-        estimates = {self.incremental.mode: found.refresh, self.recomputed.mode: found.recompute}
+        estimate = self.estimate(self.incremental.program, volume, tuning.rates)
+        estimates = {self.incremental.mode: estimate.refresh, self.recomputed.mode: estimate.recompute}
         factors = corrections(entries, tuning)
         # a slow machine slows both modes; a fast one is not assumed for the mode never measured
         unknown = max([1.0, *factors.values()])
         expected = {mode: seconds * factors.get(mode, unknown) for mode, seconds in estimates.items()}
         if self.recomputed.mode not in factors:
-            most = first_load_ratios(found, entries)
+            most = first_load_ratios(estimate, entries)
             if self.incremental.mode in factors:
-                most += trial_bounds(found, entries, expected[self.incremental.mode], tuning)
+                most += trial_bounds(estimate, entries, expected[self.incremental.mode], tuning)
             expected[self.recomputed.mode] = min([expected[self.recomputed.mode], *most])
         last = entries[-1].intent.mode if entries else self.recomputed.mode
         shares = dict.fromkeys(expected, tuning.switch_below) | {last: 1.0}
@@ -163,11 +163,11 @@ def predict_choice(
     """Predict how the next epoch will run, with the sources as they are now."""
     last = journal.last()
     pins = {} if last is None else last.intent.sources
-    known = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
-    if len(known) < len(read):  # some source has no table yet
+    versions = {name: version for name in read if name in tables and (version := tables[name].version()) is not None}
+    if len(versions) < len(read):  # some source has no table yet
         return Choice(strategy=mode_policy.of(None if last is None else last.intent.mode))
-    before = {name: pin.after for name, pin in pins.items() if name in known and is_pinned(pin, tables[name])}
-    expected = {name: Pin(before.get(name), version, "") for name, version in known.items()}
+    before = {name: pin.after for name, pin in pins.items() if name in versions and is_pinned(pin, tables[name])}
+    expected = {name: Pin(before.get(name), version, "") for name, version in versions.items()}
     return mode_policy.choose(journal, expected, tables, tuning)
 
 
@@ -226,9 +226,11 @@ def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
     First loads in chunks, and those with reused or copied states, give none.
     """
     reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
-    whole = [each for each in reports if each.verdict != RESUMED and not {REUSED, COPIED} & set(each.paths.values())]
-    known = [(each.seconds, each.estimates.get(FullRecompute.mode)) for each in whole]
-    return [found.recompute * seconds / estimate for seconds, estimate in known if estimate]
+    whole = [
+        report for report in reports if report.verdict != RESUMED and not {REUSED, COPIED} & set(report.paths.values())
+    ]
+    timed = [(report.seconds, report.estimates.get(FullRecompute.mode)) for report in whole]
+    return [found.recompute * seconds / estimate for seconds, estimate in timed if estimate]
 
 
 def is_first_load(entry: Entry) -> bool:

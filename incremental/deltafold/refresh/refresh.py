@@ -282,11 +282,11 @@ class Refresh:
     def _replaces(self, progress: Progress | None) -> bool:
         """Return whether the changes since the last epoch require a new generation."""
         last = self._store.journal.last()
-        found = None if last is None else self._planner.find_redefinition(last)
-        if found is None or not (self._on_change == REBUILD or found.goes_on):
+        redefinition = None if last is None else self._planner.find_redefinition(last)
+        if redefinition is None or not (self._on_change == REBUILD or redefinition.goes_on):
             return False
         if progress is not None:
-            progress(f"rebuilding: {found.what}")
+            progress(f"rebuilding: {redefinition.what}")
         return True
 
 

@@ -97,9 +97,9 @@ class ByLevel:
 
     def judge(self, touched: DataFrame) -> DataFrame:
         """Add how often each candidate is to be accepted, as far as the counts at lower levels are final."""
-        found = self._targets(touched)
+        targets = self._targets(touched)
         lowest = f"min(if({TARGET} <> {KNOWN}, {LEVEL}, NULL)) OVER () AS {LOWEST}"
-        return found.selectExpr("*", lowest) if self.within else found
+        return targets.selectExpr("*", lowest) if self.within else targets
 
     def _targets(self, touched: DataFrame) -> DataFrame:
         if self.candidates.is_levelled_bag:

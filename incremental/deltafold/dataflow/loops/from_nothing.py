@@ -72,8 +72,8 @@ class FromNothing:
         rounds, loop, sides = list[Round](), self._candidates.loop, self._step.sides
         change, block = self._step.sum_weights([self._step.init(sides.rules.after(loop.init))]), ExitStack()
         while change is not None:
-            level, found = self._accept(change, block)
-            self._pile.add(level, found)
+            level, measured = self._accept(change, block)
+            self._pile.add(level, measured)
             number, fixed = int(self.found["accepted"]), loop.has_fixed_rows and not rounds
             if not number and not fixed:
                 break
@@ -101,14 +101,14 @@ class FromNothing:
         if candidates.is_levelled_bag or not self._pile.parts:
             new = rows.select("*", F.lit(1).alias(ACCEPTED))
             return self._best(new) if candidates.loop.traits.keeps_best else new
-        known = self._pile.frame.where(f"{ACCEPTED} > 0")
+        accepted = self._pile.frame.where(f"{ACCEPTED} > 0")
         if candidates.loop.traits.is_set:
-            known = known.select(*map(quoted, candidates.row), F.lit(True).alias("__known"))
-            new = rows.alias("t").join(known.alias("u"), F.expr(candidates.same(candidates.row)), "left")
+            accepted = accepted.select(*map(quoted, candidates.row), F.lit(True).alias("__known"))
+            new = rows.alias("t").join(accepted.alias("u"), F.expr(candidates.same(candidates.row)), "left")
             return new.select(*(f"t.{quoted(c)}" for c in rows.columns), F.expr(f"if(__known, 0, 1) AS {ACCEPTED}"))
         least, sign = candidates.best_of
         best = F.expr(f"{least}({candidates.value_sql()})").alias("__lower")
-        lower = known.groupBy(*map(quoted, candidates.key)).agg(best)
+        lower = accepted.groupBy(*map(quoted, candidates.key)).agg(best)
         new = rows.alias("t").join(lower.alias("u"), F.expr(candidates.same(candidates.key)), "left")
         better = F.expr(f"if(__lower IS NULL OR {candidates.value_sql('t.')} {sign} __lower, 1, 0)").alias(ACCEPTED)
         return self._best(new.select(*(f"t.{quoted(c)}" for c in rows.columns), better))

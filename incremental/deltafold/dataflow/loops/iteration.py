@@ -83,10 +83,10 @@ class Iteration:
         for number in range(self.loop.limit + 1):
             rows = self.step(rows) if number else rows
             after = ExitStack()
-            rows, found = self._compute(rows, [F.count(F.lit(1)).alias("rows")], after)
+            rows, measured = self._compute(rows, [F.count(F.lit(1)).alias("rows")], after)
             held.close()
             held = after
-            steps.append(int(found["rows"]))
+            steps.append(int(measured["rows"]))
         self.block.push(held.pop_all())
         return Iterated(rows, tuple(steps[1:]))
 
@@ -96,11 +96,11 @@ class Iteration:
         steps, residuals = list[int](), list[float]()
         for _ in range(self.loop.limit):
             after = ExitStack()
-            pair, found = self._compute(self._pair(point, self.step(point)), self._measures(), after)
-            self._check_keys(found)
-            steps.append(int(found["rows"]))
-            residuals.append(float(found["residual"]))
-            if residuals[-1] <= self._tolerance.allowed and not int(found["unmatched"]):
+            pair, measured = self._compute(self._pair(point, self.step(point)), self._measures(), after)
+            self._check_keys(measured)
+            steps.append(int(measured["rows"]))
+            residuals.append(float(measured["residual"]))
+            if residuals[-1] <= self._tolerance.allowed and not int(measured["unmatched"]):
                 after.close()
                 self.block.push(held.pop_all())
                 return Iterated(point, tuple(steps), tuple(residuals))

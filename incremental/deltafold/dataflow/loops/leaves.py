@@ -156,10 +156,10 @@ class SideChange(StepLeaves):
 
     def change(self, leaf: Leaf) -> Relation:
         """Return the change of a side input."""
-        found = self.sides.rules.change(self.sides.plan(require_given(leaf)))
-        if found is None:
+        change = self.sides.rules.change(self.sides.plan(require_given(leaf)))
+        if change is None:
             return self.sides.lowering.empty(leaf.columns)
-        return self.hashed_if_small(self.sides.under_leaf(require_given(leaf), found))
+        return self.hashed_if_small(self.sides.under_leaf(require_given(leaf), change))
 
 
 @dataclass(frozen=True)

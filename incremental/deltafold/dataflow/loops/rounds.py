@@ -68,8 +68,8 @@ class Step:
 
         block: frees what they are computed from.
         """
-        found = self._rules(leaves, block).change(self.candidates.loop.step)
-        return None if found is None else self._derive(found)
+        change = self._rules(leaves, block).change(self.candidates.loop.step)
+        return None if change is None else self._derive(change)
 
     def after(self, leaves: FrontierChange, block: ExitStack) -> DataFrame:
         """Return all that the step gives once a move is made, as `derive_change` does."""
@@ -201,6 +201,6 @@ class Rounds:
 def rows_by_phase(rounds: Sequence[Round]) -> dict[str, list[int]]:
     """Return how many candidates each round moved, by phase."""
     found: dict[str, list[int]] = {}
-    for each in rounds:
-        found.setdefault(each.phase, []).append(each.rows)
+    for round_ in rounds:
+        found.setdefault(round_.phase, []).append(round_.rows)
     return found

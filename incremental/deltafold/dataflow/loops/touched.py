@@ -122,8 +122,8 @@ class TouchedCandidates:
             local = None if plan is None else plan.run()
             if local is not None:
                 return self._check(*local, own, plan)
-            frame, found = Checkpoints(own, self.most).measure(judged, self._measures, small=False)
-            return self._check(frame, found, own)
+            frame, measured = Checkpoints(own, self.most).measure(judged, self._measures, small=False)
+            return self._check(frame, measured, own)
 
     def repeat_move(self, last: Touched, after: Touched) -> Again | None:
         """Return what makes the move that led from one result to another again, from a later one, with the same plan.
@@ -137,8 +137,8 @@ class TouchedCandidates:
             return None
 
         def again(touched: Touched) -> Touched | None:
-            found = run(touched.frame)
-            return None if found is None else self._check(*found, ExitStack(), plan)
+            moved = run(touched.frame)
+            return None if moved is None else self._check(*moved, ExitStack(), plan)
 
         return again
 
@@ -211,13 +211,13 @@ class TouchedCandidates:
         if self.stored.small:
             return [self._look_up_at_once(change)]
         buckets = F.collect_set(F.expr(self.candidates.bucket_sql)).alias("buckets")
-        rows, found = checkpoints.measure(change, [buckets, F.count(F.lit(1)).alias("rows")], small=False)
+        rows, measured = checkpoints.measure(change, [buckets, F.count(F.lit(1)).alias("rows")], small=False)
         near = self.stored.rows
         if self.candidates.buckets > 1:
-            near = near.where(F.col(BUCKET).isin(sorted(found["buckets"])))
+            near = near.where(F.col(BUCKET).isin(sorted(measured["buckets"])))
         names = self.candidates.reached_by
         keys = rows.select(*map(quoted, names))
-        keys = F.broadcast(keys) if found["rows"] <= self.most else keys
+        keys = F.broadcast(keys) if measured["rows"] <= self.most else keys
         reached = near.alias("t").join(keys.alias("u"), F.expr(self.candidates.same(names)), "left_semi")
         return [
             self._entry(rows, {WEIGHT: WEIGHT}),
@@ -243,9 +243,9 @@ class TouchedCandidates:
 
     def _apply_move(self, last: Touched) -> DataFrame:
         """Return the touched candidates so far, with the last move made."""
-        known = KNOWN if last.move is None else f"{KNOWN} + {last.move.sql}"
-        given = {name: name for name in (ROWS_BEFORE, ACCEPTED_BEFORE, ROWS)} | {KNOWN: known}
-        return self._entry(last.frame, given)
+        accepted_rows = KNOWN if last.move is None else f"{KNOWN} + {last.move.sql}"
+        columns = {name: name for name in (ROWS_BEFORE, ACCEPTED_BEFORE, ROWS)} | {KNOWN: accepted_rows}
+        return self._entry(last.frame, columns)
 
     def _sum(self, entries: DataFrame) -> DataFrame:
         """Return a row for each candidate: as it was left, or else as it is stored, plus the change."""

@@ -80,10 +80,10 @@ def scale(type_: str) -> Scale | None:
             lambda key: F.unix_date(key).cast("decimal(38,0)"),
             (date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH),
         )
-    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)
-    if found is None or int(found[1]) + int(found[2]) + 2 > 38:
+    digits = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)
+    if digits is None or int(digits[1]) + int(digits[2]) + 2 > 38:
         return None
-    places, most = int(found[2]), 10 ** int(found[1]) - 1
+    places, most = int(digits[2]), 10 ** int(digits[1]) - 1
     return Scale(
         lambda text: int(Decimal(text).scaleb(places, EXACT_DECIMAL)),
         lambda number: format(Decimal(number).scaleb(-places, EXACT_DECIMAL), "f"),
@@ -114,11 +114,11 @@ def find_intervals(frame: DataFrame, ranges: Sequence[Range], most: int) -> list
 
 def are_dense(intervals: Sequence[Interval], type_: str) -> bool:
     """Return whether intervals contain at least half of the values between their ends."""
-    known = scale(type_)
-    if known is None or len(intervals) == 1:
+    numbered = scale(type_)
+    if numbered is None or len(intervals) == 1:
         return True
     try:
-        ends = [(known.number(low), known.number(high)) for low, high in intervals]
+        ends = [(numbered.number(low), numbered.number(high)) for low, high in intervals]
     except ValueError:  # a date after the year 9999
         return True
     within = sum(high - low + 1 for low, high in ends)
@@ -145,8 +145,8 @@ def align(interval: Interval, type_: str) -> Interval:
 
 def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:
     """Return the first and last of each run of neighbours; of more than `most` runs, the nearest are joined."""
-    known = sorted(slices)
-    gaps = [(before, after) for before, after in pairwise(known) if after > before + 1]
+    ordered = sorted(slices)
+    gaps = [(before, after) for before, after in pairwise(ordered) if after > before + 1]
     widest = sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[: most - 1])
-    firsts, lasts = [known[0], *(after for _, after in widest)], [*(before for before, _ in widest), known[-1]]
+    firsts, lasts = [ordered[0], *(after for _, after in widest)], [*(before for before, _ in widest), ordered[-1]]
     return list(zip(firsts, lasts, strict=True))

@@ -40,8 +40,8 @@ def range_measures(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar])
 
 def skippable(lowering: Lowering, frame: DataFrame, keys: Sequence[Scalar]) -> list[tuple[int, Column]]:
     """Return the keys by whose ranges Delta can skip files, with their positions."""
-    known = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
-    return [(i, lowering.over(frame, key)) for i, key in known]
+    measured = [(i, lowering.expression(key)) for i, key in enumerate(keys) if SKIPPABLE.fullmatch(key.type)]
+    return [(i, lowering.over(frame, key)) for i, key in measured]
 
 
 def find_key_ranges(
@@ -124,10 +124,10 @@ def _restrict(
     """Restrict the scans below a node; conditions: which the node's rows have to fulfil, too."""
     if catalyst.kind(plan) == "LogicalRelation":
         return skip_files(lowering.spark, plan, str(key.name()), intervals, type_, conditions)
-    known = _conditions_below(lowering, plan, conditions)
+    below = _conditions_below(lowering, plan, conditions)
     origins = [(i, each) for i, each in _origins(lowering, plan, key) if catalyst.kind(each) == "AttributeReference"]
     children = catalyst.sequence(plan.children()) if origins else []
-    fewer = {i: _restrict(lowering, children[i], each, intervals, type_, known) for i, each in origins}
+    fewer = {i: _restrict(lowering, children[i], each, intervals, type_, below) for i, each in origins}
     if all(child is children[i] for i, child in fewer.items()):
         return plan
     return plan.withNewChildren(
@@ -190,8 +190,8 @@ def _origins(lowering: Lowering, plan: J, key: J) -> list[Origin]:
 
 def _equals(lowering: Lowering, join: J, key: J, side: int) -> list[Origin]:
     """Return the expressions of a join's other side that equal a key of one side in every joined row."""
-    found = catalyst.option(catalyst.module(lowering.catalyst.planning, "ExtractEquiJoinKeys").unapply(join))
-    if found is None:
+    keys = catalyst.option(catalyst.module(lowering.catalyst.planning, "ExtractEquiJoinKeys").unapply(join))
+    if keys is None:
         return []
-    mine, others = (found._2(), found._3()) if side == 0 else (found._3(), found._2())
+    mine, others = (keys._2(), keys._3()) if side == 0 else (keys._3(), keys._2())
     return [(1 - side, others.apply(i)) for i, one in enumerate(catalyst.sequence(mine)) if one.semanticEquals(key)]

@@ -156,17 +156,17 @@ class Pruning:
             return term, side
         frame = self._frame(columns, term.rows)
         if not prunes:
-            known = self._relation(columns, self._checkpoints.keep(frame), weighted=term.rows.weighted)
-            return ProductTerm(known, term.prunes), side
+            computed = self._relation(columns, self._checkpoints.keep(frame), weighted=term.rows.weighted)
+            return ProductTerm(computed, term.prunes), side
         rows, ranges = self._compute(frame, [one for one, _ in step.equalities], narrow=True)
-        known = self._relation(columns, rows, weighted=term.rows.weighted)
+        computed = self._relation(columns, rows, weighted=term.rows.weighted)
         if not ranges.rows:
             return None
         side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
         if self._few(rows, ranges):
             side = self._semijoin.before_costly_filters(side, step.equalities, rows)
-            known = Relation(self._lowering.hint(known.plan, "BROADCAST"), known.weighted)
-        return ProductTerm(known, not self._is_large(rows)), side
+            computed = Relation(self._lowering.hint(computed.plan, "BROADCAST"), computed.weighted)
+        return ProductTerm(computed, not self._is_large(rows)), side
 
     def _is_large(self, change: DataFrame) -> bool:
         return self._checkpoints.estimate_bytes(change) > self._tuning.change_bytes
@@ -185,9 +185,9 @@ class Pruning:
     ) -> tuple[DataFrame, KeyRanges]:
         """Return a frame computed once, and the ranges of its keys."""
         measures = range_measures(self._lowering, frame, keys)
-        rows, found = self._checkpoints.measure(frame, measures, small=small)
-        self._checkpoints.learn(rows, found["rows"])
-        return rows, self._ranges(rows, keys, found, narrow=narrow, nulls_match=nulls_match)
+        rows, measured = self._checkpoints.measure(frame, measures, small=small)
+        self._checkpoints.learn(rows, measured["rows"])
+        return rows, self._ranges(rows, keys, measured, narrow=narrow, nulls_match=nulls_match)
 
     def _ranges(
         self,

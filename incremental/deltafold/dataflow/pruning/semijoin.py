@@ -75,9 +75,9 @@ class Semijoin:
     def _rename(self, frame: DataFrame, *, few: bool) -> tuple[J, list[J]]:
         """Return a frame's plan under new attributes, and these."""
         plan = catalyst.analysed_plan(frame)
-        given = catalyst.sequence(plan.output())
-        fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(given)]
-        items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(given, fresh, strict=True)]
+        output = catalyst.sequence(plan.output())
+        fresh = [self._lowering.fresh(f"touched_{i}", a.dataType()) for i, a in enumerate(output)]
+        items = [catalyst.alias(self._lowering.spark, *pair) for pair in zip(output, fresh, strict=True)]
         renamed = self._lowering.project(items, plan)
         return self._lowering.hint(renamed, "BROADCAST") if few else renamed, fresh
 
@@ -130,8 +130,8 @@ class CostlyFilters:
         return self._sink(plan, keys, lambda below, _: below) is not None
 
     def _sink(self, plan: J, conditions: Sequence[J], restrict: Restriction) -> J | None:
-        known = self._lowering.resolve(plan) if plan.containsPattern(self._filters) else None
-        return None if known is None else self._below(known, conditions, [], restrict)
+        resolved = self._lowering.resolve(plan) if plan.containsPattern(self._filters) else None
+        return None if resolved is None else self._below(resolved, conditions, [], restrict)
 
     def _below(self, plan: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
         """Return a plan restricted below its costly filters; None if it has none.
@@ -157,14 +157,14 @@ class CostlyFilters:
     def _below_filter(self, node: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
         conjuncts = catalyst.split_conjuncts(node.condition())
         early = [*early, *filter(_is_total, conjuncts)]
-        late = [each for each in conjuncts if not _is_total(each)]
+        late = [conjunct for conjunct in conjuncts if not _is_total(conjunct)]
         costly = any(map(_is_costly, late))
         inner = self._below(node.child(), conditions, early, restrict)
         if not costly:
             return None if inner is None else self._filter(inner, conjuncts)
         if inner is None:
             inner, conjuncts = restrict(self._filter(node.child(), early), conditions), late
-        return self._filter(inner, [self._hold(each) if each in late else each for each in conjuncts])
+        return self._filter(inner, [self._hold(conjunct) if conjunct in late else conjunct for conjunct in conjuncts])
 
     def _hold(self, condition: J) -> J:
         """Return an equal condition that Spark leaves where it is, as all that depends on the partition.

@@ -17,9 +17,9 @@ MOST_BYTES = 128 << 20  # of commit files that the driver reads; beyond, Spark c
 
 def commit_files(spark: SparkSession, log: J, first: int, last: int) -> Iterator[J]:
     """Yield the file of each commit from version `first` to `last`; raises JavaError if one is missing in between."""
-    found = log.getChangeLogFiles(first, last, catalyst.none(spark), True)
-    while found.hasNext():
-        yield found.next()._2()
+    commits = log.getChangeLogFiles(first, last, catalyst.none(spark), True)
+    while commits.hasNext():
+        yield commits.next()._2()
 
 
 def read_commit(log: J, file: J) -> list[Action]:

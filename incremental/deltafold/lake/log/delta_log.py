@@ -54,13 +54,13 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
 
 def refuse_features(path: str, error: Exception) -> SourceError | None:
     """Return the error for a table that has features which forbid reading it by its log, None if that is not why."""
-    known = " ".join(conditions(error))
-    if "PATH_BASED_ACCESS_TO_CATALOG_MANAGED" in known:
+    names = " ".join(conditions(error))
+    if "PATH_BASED_ACCESS_TO_CATALOG_MANAGED" in names:
         return SourceError(
             f"the Delta table at {path}: its catalog manages its commits, and its log may lack the latest ones. Copy "
             "its rows to a table without the feature catalogManaged, and declare that."
         )
-    if "DELTA_UNSUPPORTED_FEATURES_FOR_READ" in known:
+    if "DELTA_UNSUPPORTED_FEATURES_FOR_READ" in names:
         return SourceError(
             f"the Delta table at {path}: {first_line(causes(error)[0]).rstrip('.')}. Drop these features of the table, "
             "or declare a copy of it."

@@ -109,12 +109,12 @@ class DirectCommit:
     def files(self, condition: str) -> list[J] | None:
         """Return the files of the partitions that fulfil a condition; None if the checksum does not list all files."""
         snapshot = self.transaction.snapshot()
-        found = known_files(snapshot)
-        if found is None:
+        listed_files = known_files(snapshot)
+        if listed_files is None:
             return None
-        if self._bytes_in(found) != int(snapshot.checksumOpt().get().tableSizeBytes()):
+        if self._bytes_in(listed_files) != int(snapshot.checksumOpt().get().tableSizeBytes()):
             return None
-        return catalyst.sequence(found) if condition == ALL else self._in_partitions(found, condition)
+        return catalyst.sequence(listed_files) if condition == ALL else self._in_partitions(listed_files, condition)
 
     def files_to_merge(self, condition: str) -> J | None:
         """Return Scala's sequence of the files of the partitions that fulfil a condition, to be merged into.
@@ -126,12 +126,12 @@ class DirectCommit:
         support = catalyst.module(catalyst.sql(self.spark).delta.commands, "DeletionVectorUtils")
         if not support.deletionVectorsWritable(snapshot.protocol(), snapshot.metadata()):
             return None
-        known = known_files(snapshot)
-        rows = rows_of_actions(self.spark, snapshot) if known is None else local_rows(self.spark, known)
-        found = self._of_partitions(rows, condition).limit(MOST_FILES + 1).collectAsList()
-        if found.size() > MOST_FILES or any(not file.numPhysicalRecords().isDefined() for file in found):
+        listed_files = known_files(snapshot)
+        rows = rows_of_actions(self.spark, snapshot) if listed_files is None else local_rows(self.spark, listed_files)
+        replaced = self._of_partitions(rows, condition).limit(MOST_FILES + 1).collectAsList()
+        if replaced.size() > MOST_FILES or any(not file.numPhysicalRecords().isDefined() for file in replaced):
             return None
-        return catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asScala(found).toVector()
+        return catalyst.jvm(self.spark).scala.jdk.javaapi.CollectionConverters.asScala(replaced).toVector()
 
     def belong(self, added: list[J], condition: str | None) -> bool:
         """Return whether all written files are in the partitions that are replaced."""

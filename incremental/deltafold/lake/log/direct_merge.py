@@ -84,20 +84,21 @@ class DirectMerge:
         """
         numbered, condition, within = self._number_rows(source)
         measures = [F.count(TAKEN_CLAUSE).alias("chosen"), F.count(F.lit(1)).alias("pairs")]
-        matched, found = self.checkpoints.measure(
+        matched, measured = self.checkpoints.measure(
             plan_at_once(self._match_rows(numbered, condition, within)), measures, small=False
         )
-        if wanted is not None and found["pairs"] != wanted:
+        if wanted is not None and measured["pairs"] != wanted:
             return False
         rows = plan_at_once(self._new_rows(numbered, matched))
         columns = partition_columns(self.commit.transaction.snapshot().metadata())
         named = {name for clause in self.clauses for name in _values(clause)}
         if not (named <= {*rows.columns} and self.commit.fits(rows, columns[0] if columns else None)):
             return False
-        if found["pairs"] > found["chosen"] and matched.select(IN_FILE, AT_ROW).distinct().count() < found["pairs"]:
+        several = measured["pairs"] > measured["chosen"]
+        if several and matched.select(IN_FILE, AT_ROW).distinct().count() < measured["pairs"]:
             return False
-        replaced = self.write_vectors(matched) if found["chosen"] else []
-        if sum(int(each.numberOfModifiedRows()) for each in replaced) != found["chosen"]:
+        replaced = self.write_vectors(matched) if measured["chosen"] else []
+        if sum(int(each.numberOfModifiedRows()) for each in replaced) != measured["chosen"]:
             return False
         self.commit.finish([*self.commit.write_files(rows), *_vector_actions(replaced)], overwrites=True)
         return True
@@ -115,14 +116,14 @@ class DirectMerge:
         ends = interval_measures(source.schema[safe[0]]) if safe else []
         counted = [*measures, *ends, F.count(F.lit(1)).alias(SOURCE_ROW)]
         numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
-        kept, found = self.checkpoints.measure(numbered, counted, small=True)
+        kept, measured = self.checkpoints.measure(numbered, counted, small=True)
 
         def plain(each: J) -> J | None:
-            if not _compares_columns(each) or found[_name(each)]:
+            if not _compares_columns(each) or measured[_name(each)]:
                 return None
             return catalyst.catalyst(spark).expressions.EqualTo(each.left(), each.right())
 
-        within = self._interval(source, safe[0], found) if ends and not found[safe[0]] else None
+        within = self._interval(source, safe[0], measured) if ends and not measured[safe[0]] else None
         return kept, catalyst.column(spark, catalyst.rewrite(spark, condition, plain)), within
 
     def _interval(self, source: DataFrame, key: str, found: Mapping[str, Any]) -> Column | None:
@@ -157,11 +158,11 @@ class DirectMerge:
         kept = pairs.where(
             F.when(unmatched, added).otherwise(F.coalesce(F.col(f"m.{TAKEN_CLAUSE}").isin(updates), F.lit(False)))
         )
-        given = {} if insert is None else _values(insert)
+        inserted = {} if insert is None else _values(insert)
         fields = catalyst.python_schema(self.commit.transaction.snapshot().schema()).fields
         return kept.select(
             *(
-                F.when(unmatched, given.get(field.name, F.lit(None)))
+                F.when(unmatched, inserted.get(field.name, F.lit(None)))
                 .otherwise(F.col(f"m.{quoted(field.name)}"))
                 .cast(field.dataType)
                 .alias(field.name)
@@ -260,10 +261,10 @@ NUMBERED: Mapping[str, Numbered] = {
 
 def interval_measures(field: StructField) -> list[Column]:
     """Return aggregates: the least and the greatest number of a column; none if its values have no numbers (D-130)."""
-    known = NUMBERED.get(field.dataType.simpleString())
-    if known is None:
+    numbered = NUMBERED.get(field.dataType.simpleString())
+    if numbered is None:
         return []
-    number = F.expr(known.number.format(quoted(field.name)))
+    number = F.expr(numbered.number.format(quoted(field.name)))
     return [F.min(number).alias(LEAST), F.max(number).alias(GREATEST)]
 
 
@@ -273,15 +274,15 @@ def narrow_interval(field: StructField, found: Mapping[str, Any], files: Sequenc
     field: the column in the table's schema; found: the measures; files: AddFiles, in whose interval values are taken as
     evenly spread. Files without statistics count as wholly within.
     """
-    known = NUMBERED.get(field.dataType.simpleString())
+    numbered = NUMBERED.get(field.dataType.simpleString())
     least, greatest = found.get(LEAST), found.get(GREATEST)
-    if known is None or least is None or greatest is None:
+    if numbered is None or least is None or greatest is None:
         return None
     total = sum(int(file["size"]) for file in files)
-    within = sum(int(file["size"]) * _share(known, physical_name(field), file, least, greatest) for file in files)
+    within = sum(int(file["size"]) * _share(numbered, physical_name(field), file, least, greatest) for file in files)
     if within > NARROW * total:
         return None
-    low, high = (F.expr(known.value.format(number)) for number in (least, greatest))
+    low, high = (F.expr(numbered.value.format(number)) for number in (least, greatest))
     return F.col(quoted(field.name)).between(low, high)
 
 

@@ -40,31 +40,31 @@ SETTINGS_OF_METADATA = 6  # the place of the settings of a table in Delta's Meta
 
 def known_files(snapshot: J) -> J | None:
     """Return the AddFiles in a version's checksum, which small tables have; None if listing them takes Spark jobs."""
-    known = catalyst.option(snapshot.checksumOpt())
-    files = None if known is None else catalyst.option(known.allFiles())
-    return None if known is None or files is None or files.size() != known.numFiles() else files
+    checksum = catalyst.option(snapshot.checksumOpt())
+    files = None if checksum is None else catalyst.option(checksum.allFiles())
+    return None if checksum is None or files is None or files.size() != checksum.numFiles() else files
 
 
 def files_of(spark: SparkSession, snapshot: J) -> list[File]:
     """Return all files of a version."""
-    known = known_files(snapshot)
-    listed = snapshot.allFiles().collectAsList() if known is None else java_list(spark, known)
+    listed_files = known_files(snapshot)
+    listed = snapshot.allFiles().collectAsList() if listed_files is None else java_list(spark, listed_files)
     return [data_file(action) for action in from_java(spark, listed)]
 
 
 def row_count(spark: SparkSession, snapshot: J) -> int | None:
     """Return the number of rows of a version; None if a writer did not record that of a file."""
-    known = known_files(snapshot)
-    if known is not None:
-        rows = [data_file(action).rows for action in from_java(spark, java_list(spark, known))]
-        return None if None in rows else sum(each or 0 for each in rows)
+    listed_files = known_files(snapshot)
+    if listed_files is not None:
+        rows = [data_file(action).rows for action in from_java(spark, java_list(spark, listed_files))]
+        return None if None in rows else sum(rows_of_file or 0 for rows_of_file in rows)
     totals = (
         "count(*) AS files",
         f"count({ROWS_OF_FILE}) AS counted",
         f"coalesce(sum({ROWS_OF_FILE} - {DELETED}), 0) AS total",
     )
-    found = rows_of_actions(spark, snapshot).selectExpr(*totals).collect()[0]
-    return int(found["total"]) if found["files"] == found["counted"] else None
+    counts = rows_of_actions(spark, snapshot).selectExpr(*totals).collect()[0]
+    return int(counts["total"]) if counts["files"] == counts["counted"] else None
 
 
 def rows_of_actions(spark: SparkSession, snapshot: J) -> DataFrame:
@@ -133,19 +133,19 @@ def _describes_protocol(java: catalyst.Package) -> bool:
 
 def collect_files(spark: SparkSession, actions: DataFrame) -> list[File]:
     """Return the files of AddFiles in rows."""
-    found = as_add_files(spark, catalyst.dataset(actions)).collectAsList()
-    return [data_file(action) for action in from_java(spark, found)]
+    added = as_add_files(spark, catalyst.dataset(actions)).collectAsList()
+    return [data_file(action) for action in from_java(spark, added)]
 
 
 def partition_files(spark: SparkSession, snapshot: J, small_bytes: int) -> tuple[PartitionFiles, ...]:
     """Return the files of a version by its first partition column; one entry for an unpartitioned table."""
-    known = known_files(snapshot)
-    if known is not None:
-        return count_by_partition(from_java(spark, java_list(spark, known)), small_bytes)
+    listed_files = known_files(snapshot)
+    if listed_files is not None:
+        return count_by_partition(from_java(spark, java_list(spark, listed_files)), small_bytes)
     value = F.expr("get(map_values(partitionValues), 0)").alias("value")
-    found = rows_of_actions(spark, snapshot).groupBy(value)
+    by_partition = rows_of_actions(spark, snapshot).groupBy(value)
     totals = "count(*)", f"count_if(size < {small_bytes})", f"coalesce(sum({ROWS_OF_FILE}), 0)", f"sum({DELETED})"
-    rows = found.agg(*map(F.expr, totals)).collect()
+    rows = by_partition.agg(*map(F.expr, totals)).collect()
     return tuple(PartitionFiles(value=row[0], files=row[1], small=row[2], rows=row[3], deleted=row[4]) for row in rows)
 
 
@@ -177,7 +177,7 @@ Sides = tuple[list[File], list[File]]
 def differing_files(spark: SparkSession, log: J, old: J, new: J) -> Sides:
     """Return the files that only one of two versions has: of the old one, and of the new one (D-103)."""
     if known_files(old) is not None and known_files(new) is not None:
-        before, after = ({file.identity: file for file in files_of(spark, each)} for each in (old, new))
+        before, after = ({file.identity: file for file in files_of(spark, snapshot)} for snapshot in (old, new))
         removed = [file for identity, file in before.items() if identity not in after]
         return removed, [file for identity, file in after.items() if identity not in before]
     return differing_by_commits(spark, log, old, new) or differing_by_join(spark, old, new)
@@ -186,8 +186,8 @@ def differing_files(spark: SparkSession, log: J, old: J, new: J) -> Sides:
 def differing_by_commits(spark: SparkSession, log: J, old: J, new: J) -> Sides | None:
     """Return the same from the commits in between; None if they do not account for the size of both versions."""
     if int(old.version()) > int(new.version()):
-        found = differing_by_commits(spark, log, new, old)
-        return None if found is None else (found[1], found[0])
+        sides = differing_by_commits(spark, log, new, old)
+        return None if sides is None else (sides[1], sides[0])
     first, last = int(old.version()), int(new.version())
     sizes = recorded_size(old), recorded_size(new)
     if last - first > MOST_COMMITS or sizes[0] is None or sizes[1] is None:
@@ -202,8 +202,8 @@ def differing_by_commits(spark: SparkSession, log: J, old: J, new: J) -> Sides |
 
 def recorded_size(snapshot: J) -> tuple[int, int] | None:
     """Return the number of files and their bytes from a version's checksum; None if it has none."""
-    known = catalyst.option(snapshot.checksumOpt())
-    return None if known is None else (int(known.numFiles()), int(known.tableSizeBytes()))
+    checksum = catalyst.option(snapshot.checksumOpt())
+    return None if checksum is None else (int(checksum.numFiles()), int(checksum.tableSizeBytes()))
 
 
 def differing_by_join(spark: SparkSession, old: J, new: J) -> Sides:
@@ -265,8 +265,8 @@ def all_listed(spark: SparkSession, log: J, actions: DataFrame) -> bool:
     )
     beyond = needed.where(~F.col("path").startswith(f"{root}/"))
     folders = beyond.select(F.regexp_replace("path", "/[^/]*$", "").alias("folder")).distinct().collect()
-    found = list_paths(spark, log, [str(root), *(str(row[0]) for row in folders)])
-    return needed.join(found, "path", "left_anti").isEmpty()
+    listed = list_paths(spark, log, [str(root), *(str(row[0]) for row in folders)])
+    return needed.join(listed, "path", "left_anti").isEmpty()
 
 
 def absolute(path: Column, root: str) -> Column:
@@ -281,7 +281,7 @@ def list_paths(spark: SparkSession, log: J, folders: Sequence[str]) -> DataFrame
     settings = java.org.apache.spark.util.SerializableConfiguration(log.newDeltaHadoopConf())
     names = catalyst.module(java.scala.collection.immutable, "Set").empty()  # a set is the function of its members
     operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
-    found = operations.recursiveListDirs(
+    listed = operations.recursiveListDirs(
         catalyst.session(spark),
         catalyst.vector(spark, folders),
         cast(Any, spark.sparkContext)._jsc.broadcast(settings),
@@ -290,4 +290,4 @@ def list_paths(spark: SparkSession, log: J, folders: Sequence[str]) -> DataFrame
         catalyst.none(spark),
         True,
     )
-    return DataFrame(found.toDF(), spark).where("NOT isDir").select("path")
+    return DataFrame(listed.toDF(), spark).where("NOT isDir").select("path")

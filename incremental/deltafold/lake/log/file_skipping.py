@@ -68,8 +68,8 @@ def skip_files(
     schema = {field.name: field for field in catalyst.python_schema(snapshot.metadata().schema())}
     if column not in schema:
         return scan
-    known = [_may_fulfil(spark, schema, each) for each in conditions]
-    wanted = [_may_contain(schema[column], intervals, type_), *(each for each in known if each is not None)]
+    filters = [_may_fulfil(spark, schema, each) for each in conditions]
+    wanted = [_may_contain(schema[column], intervals, type_), *(each for each in filters if each is not None)]
     condition = reduce(Column.__and__, (F.coalesce(each, F.lit(True)) for each in wanted))  # without statistics: any
     rows = rows_of_actions(spark, snapshot) if files is None else local_rows(spark, files)
     kept = as_add_files(spark, catalyst.dataset(rows.where(condition).limit(MOST_FILES + 1))).collectAsList()

@@ -60,8 +60,8 @@ def concatenate(like: J, relations: Sequence[J]) -> J:
     if len(relations) == 1:
         return relations[0]
     rows = like.data()
-    for each in relations:
-        rows = rows.appendedAll(each.data())
+    for relation in relations:
+        rows = rows.appendedAll(relation.data())
     return with_rows(like, rows)
 
 

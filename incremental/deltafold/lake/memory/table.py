@@ -193,9 +193,9 @@ class MemoryTable:
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version."""
-        found = self._recorded_version(version)
-        self._check(list(found.files.values()))
-        return frame_of_rows(self.spark, found.relation)
+        recorded = self._recorded_version(version)
+        self._check(list(recorded.files.values()))
+        return frame_of_rows(self.spark, recorded.relation)
 
     def scan(self, version: int) -> DataFrame:
         """Return the same rows, checkpointed: Spark folds expressions over a LocalRelation while it optimises."""
@@ -206,10 +206,10 @@ class MemoryTable:
 
     def _recorded_version(self, version: int) -> Version:
         latest = self.log.head(self.folder)
-        found = next((each for each in latest.back() if each.number == version), None) if latest else None
-        if found is None:
+        recorded = next((each for each in latest.back() if each.number == version), None) if latest else None
+        if recorded is None:
             raise unreadable_version(self.path, version)
-        return found
+        return recorded
 
     def _check(self, files: Sequence[File]) -> None:
         for file in files:
@@ -357,10 +357,10 @@ class MemoryTable:
         if form.partition is None:
             return [self._file(whole, form, None)] if count(whole) else []
         value = F.col(quoted(form.partition)).cast("string")
-        found = dict.fromkeys(row[0] for row in frame_of_rows(self.spark, whole).select(value).collect())
-        if len(found) == 1:
-            return [self._file(whole, form, next(iter(found)))]
-        parts = {each: frame_of_rows(self.spark, whole).where(value.eqNullSafe(F.lit(each))) for each in found}
+        values = dict.fromkeys(row[0] for row in frame_of_rows(self.spark, whole).select(value).collect())
+        if len(values) == 1:
+            return [self._file(whole, form, next(iter(values)))]
+        parts = {each: frame_of_rows(self.spark, whole).where(value.eqNullSafe(F.lit(each))) for each in values}
         return [self._file(compute_rows(part, form.like), form, each) for each, part in parts.items()]
 
     @staticmethod
@@ -498,8 +498,8 @@ class MemoryTable:
         for version in self.log.versions.values():
             for file in version.done.added:
                 owners.setdefault(file.identity[0], version.table)
-        known = {file.identity[0]: file.bytes for v in self.latest.back() for file in v.done.added}
-        ours = {path: size for path, size in known.items() if owners.get(path) == self.latest.table}
+        sizes = {file.identity[0]: file.bytes for v in self.latest.back() for file in v.done.added}
+        ours = {path: size for path, size in sizes.items() if owners.get(path) == self.latest.table}
         stored = {path: size for path, size in ours.items() if path not in self.log.vacuumed}
         return len(stored), sum(stored.values())
 
@@ -555,8 +555,8 @@ def choose_value(name: str, clauses: Sequence[Clause]) -> Column:
     """Return a column of the written rows: the value of the chosen clause, else the value in the target."""
     value = F.col(f"t.{quoted(name)}")
     for number, clause in enumerate(clauses):
-        given = {unquote(key): each for key, each in clause.values.items()}.get(name)
-        if given is not None or clause.action == "insert":
-            new = given if isinstance(given, Column) else F.expr("NULL" if given is None else given)
+        assigned = {unquote(key): each for key, each in clause.values.items()}.get(name)
+        if assigned is not None or clause.action == "insert":
+            new = assigned if isinstance(assigned, Column) else F.expr("NULL" if assigned is None else assigned)
             value = F.when(F.col(CHOSEN) == number, new).otherwise(value)
     return value

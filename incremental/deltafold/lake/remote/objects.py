@@ -122,8 +122,8 @@ def list_folder(address: str, pattern: str = "*") -> list[Listed]:
     try:
         with explain_store(address):
             place = Located(f"{address}/{FIRST_NAME}")
-            found = place.log_store.listFrom(place.path, place.settings).toVector()
-            entries = _describe_entries(address, found)
+            listed = place.log_store.listFrom(place.path, place.settings).toVector()
+            entries = _describe_entries(address, listed)
     except FileNotFoundError:
         return []
     return sorted((each for each in entries if fnmatch.fnmatchcase(each.name, pattern)), key=lambda each: each.name)
@@ -146,8 +146,8 @@ def walk_folder(address: str) -> list[Walked]:
     """
     with explain_store(address):
         place = Located(address)
-        found = place.system.listFiles(place.path, True)
-        files = place.java.org.apache.hadoop.util.functional.RemoteIterators.toList(found)
+        listed = place.system.listFiles(place.path, True)
+        files = place.java.org.apache.hadoop.util.functional.RemoteIterators.toList(listed)
         root = f"{str(place.system.makeQualified(place.path).toString()).rstrip('/')}/"
         text = str(files.toString())
         parts = FILE_STATUS.findall(text)
@@ -161,8 +161,8 @@ def walk_folder(address: str) -> list[Walked]:
             parts = [(*part, tag or "") for part, tag in zip(parts, tags, strict=True)]
     if not all(str(path).startswith(root) for path, *_ in parts):
         raise NotADirectoryError(address)
-    found = ((str(path).removeprefix(root), int(size), int(time), str(tag)) for path, size, time, tag in parts)
-    return [Walked(path, size, time, (tag,) if tag else ()) for path, size, time, tag in found]
+    listed = ((str(path).removeprefix(root), int(size), int(time), str(tag)) for path, size, time, tag in parts)
+    return [Walked(path, size, time, (tag,) if tag else ()) for path, size, time, tag in listed]
 
 
 def copy_to_local(address: str, target: Path) -> None:
@@ -238,7 +238,7 @@ def usage(address: str) -> tuple[int, int]:
     try:
         with explain_store(address):
             place = Located(address)
-            found = place.system.getContentSummary(place.path)
-            return int(found.getFileCount()), int(found.getLength())
+            summary = place.system.getContentSummary(place.path)
+            return int(summary.getFileCount()), int(summary.getLength())
     except FileNotFoundError:
         return 0, 0

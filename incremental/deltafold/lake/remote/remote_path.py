@@ -64,10 +64,10 @@ class RemotePath:
     def glob(self, pattern: str) -> list[RemotePath]:
         """Return the folders and records in this folder whose names match, in their order."""
         sizes = dict[str, int]()
-        for each in objects.list_folder(self.address):
-            numbered = None if each.is_folder else NUMBERED_NAME.fullmatch(each.name)
-            if each.is_folder or numbered is not None:
-                sizes[numbered[1] if numbered else each.name] = 1 if each.is_folder else each.bytes
+        for entry in objects.list_folder(self.address):
+            numbered = None if entry.is_folder else NUMBERED_NAME.fullmatch(entry.name)
+            if entry.is_folder or numbered is not None:
+                sizes[numbered[1] if numbered else entry.name] = 1 if entry.is_folder else entry.bytes
         return [self / name for name, size in sizes.items() if size and fnmatch.fnmatchcase(name, pattern)]
 
     def read_text(self, encoding: str = "utf-8") -> str:
@@ -112,10 +112,10 @@ class RemotePath:
         objects.delete(self.address)
 
     def _numbers(self) -> list[int]:
-        found = [
+        matches = [
             NUMBERED_NAME.fullmatch(each.name) for each in objects.list_folder(self.parent.address, f"{self.name}~*")
         ]
-        return sorted(int(each[2]) for each in found if each)
+        return sorted(int(each[2]) for each in matches if each)
 
     def _object(self, number: int) -> str:
         return f"{self.address}~{number:06d}"

@@ -70,11 +70,11 @@ class ClusteringStage:
             assert version is not None
             now: DataFrame | None = self.checkpoints.small(stored.references(table.at(version)))
         else:
-            found, path = self._evaluate(sums, points, log, rows)
-            direct, now = self._write(stored, found), found.references
+            clustered, path = self._evaluate(sums, points, log, rows)
+            direct, now = self._write(stored, clustered), clustered.references
             path = path if direct or rows is None else f"{path}{BY_WRITER}"
-            result = LoopResult(path=path, rounds=found.rounds, touched=found.touched)
-            change = None if rows is None else self._difference(stored, rows, found.answer)
+            result = LoopResult(path=path, rounds=clustered.rounds, touched=clustered.touched)
+            change = None if rows is None else self._difference(stored, rows, clustered.answer)
         return LoopResult(
             path=result.path, rounds=result.rounds, touched=result.touched, points=log.follow(references, now)
         ), change
@@ -89,8 +89,8 @@ class ClusteringStage:
             if self.rules.has_changed(stored.loop.init):
                 start = sums.compute(sums.number_start(self._start(stored)))
             evaluation = ByReferences(sums, log.near(references) if log.is_kept(references) else None)
-            if (found := evaluation.run(references, points.change, start)) is not None:
-                return found, "changed"
+            if (clustered := evaluation.run(references, points.change, start)) is not None:
+                return clustered, "changed"
         return from_start(sums, self._start(stored), points.after) or self._without_references(stored.loop), path
 
     def _start(self, stored: ClusterTable) -> DataFrame:
@@ -103,9 +103,9 @@ class ClusteringStage:
         stage = IterationStage(
             epoch=self.epoch, lowering=self.lowering, leaves=self.leaves, rules=self.rules, checkpoints=self.checkpoints
         )
-        found = stage.iterate(loop, None)
-        rounds = tuple(Round("steps", rows) for rows in found.steps)
-        return Clustered(references=None, start=None, answer=found.rows, rounds=rounds, touched=0)
+        iterated = stage.iterate(loop, None)
+        rounds = tuple(Round("steps", rows) for rows in iterated.steps)
+        return Clustered(references=None, start=None, answer=iterated.rows, rounds=rounds, touched=0)
 
     def _write(self, stored: ClusterTable, found: Clustered) -> bool:
         """Replace the table in one commit; returns whether by a direct one."""

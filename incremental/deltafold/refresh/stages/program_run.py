@@ -71,8 +71,9 @@ class Run:
         self._residuals: dict[str, list[float]] = {}
         self._groups = self._rows = 0
         self._partition_key = partition_key
-        known = partition_key is not None and not epoch.resumed  # an attempt before this one may have written the view
-        self._partitions: tuple[str, ...] | None = () if known else None
+        # an attempt before this one may have written the view
+        are_known = partition_key is not None and not epoch.resumed
+        self._partitions: tuple[str, ...] | None = () if are_known else None
 
     def all(self) -> EpochResult:
         """Maintain every state and loop, inputs first, then publish the view."""
@@ -117,17 +118,17 @@ class Run:
         layout = Layout.of(self._program, state, self._epoch.intent.buckets)
         before = self._epoch.before(state.name)
         touched: DataFrame | None = None
-        found: TouchedGroups | None = None
+        groups: TouchedGroups | None = None
         if (changed := self._homomorphic(state, layout)) is not None:
             keys = changed.rows.select(*(F.col(quoted(name)) for name in layout.keys))
             written = self._epoch.is_written(state.name)
-            found = None if written else self._merge(state, layout, table, before, changed)
-            touched = keys if written or found is not None else None
+            groups = None if written else self._merge(state, layout, table, before, changed)
+            touched = keys if written or groups is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
         by_files = self._paths.get(state.name, "").startswith(MERGE)
         self._leaves.states[state.name] = StateVersions(
-            table=table, layout=layout, before=before, after=after, touched=touched, found=found, by_files=by_files
+            table=table, layout=layout, before=before, after=after, touched=touched, found=groups, by_files=by_files
         )
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
@@ -135,8 +136,8 @@ class Run:
         most = self._epoch.tuning.reported_partitions
         measures = touched_measures(layout, self._partition_key, most)
         if (reused := self._epoch.reused.get(state.name)) is not None:
-            rows, found = self._checkpoints.measure(reused.under(layout), measures, small=False)
-            return Homomorphic(rows, touched_groups(found, most))
+            rows, measured = self._checkpoints.measure(reused.under(layout), measures, small=False)
+            return Homomorphic(rows, touched_groups(measured, most))
         change = self._rules.change(state.input)
         if change is None:
             return None
@@ -145,12 +146,12 @@ class Run:
             check_laws(state, frame, self._epoch.tuning)
         small = self._is_small(state.input)
         changed = drop_cancelled(state, frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measure(
+        rows, measured = self._checkpoints.measure(
             aggregate_change(layout, changed, self._lowering), measures, small=small
         )
         if self._epoch.before(state.name) is not None:
             check_merged_laws(state, rows, self._epoch.tuning)
-        return Homomorphic(rows, touched_groups(found, most))
+        return Homomorphic(rows, touched_groups(measured, most))
 
     def _is_small(self, plan: Plan) -> bool:
         """Return whether one task computes the change of a plan faster than several with a shuffle."""
@@ -208,8 +209,8 @@ class Run:
             self._publish_first(bag, frame, small=small)
             return
         consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
-        rows, found = self._checkpoints.measure(consolidated, bag.measures, small=small)
-        moved = bag.summarise(found)
+        rows, measured = self._checkpoints.measure(consolidated, bag.measures, small=small)
+        moved = bag.summarise(measured)
         if before is not None and not moved.rows:
             return
         direct = bag.publish(rows, moved, before, epoch.mark(VIEW), name_mapping=needs_mapping(columns))

@@ -98,10 +98,10 @@ class LoopStage:
         if size <= tuning.prune_above_bytes:
             stored = self.checkpoints.keep(stored.coalesce(1) if step.is_small() else stored)
         rounds = Rounds(step, stored, lambda: table.rows(before) or 0, tuning)
-        found = rounds.run()
-        if found.given_up:
+        maintained = rounds.run()
+        if maintained.given_up:
             return self._from_nothing(step, write, STARTED_OVER), None
-        return self._write_changes(rounds, found, write)
+        return self._write_changes(rounds, maintained, write)
 
     def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
         rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()

@@ -73,9 +73,9 @@ class ClusterSums:
         small: whether one task reads them sooner than several that exchange rows.
         """
         clusters = self.table.clusters
-        given = self.lowering.union(clusters.side.columns, [(tuple(columns), side)])
+        start = self.lowering.union(clusters.side.columns, [(tuple(columns), side)])
         named = [(column, column.name) for column in self.table.point]
-        frame = self.lowering.frame(self._evaluate(clusters.points, given), named)
+        frame = self.lowering.frame(self._evaluate(clusters.points, start), named)
         return frame.coalesce(1) if small else frame
 
     def number_start(self, start: DataFrame) -> DataFrame:
@@ -87,17 +87,17 @@ class ClusterSums:
     def coordinates(self, centers: DataFrame) -> dict[int, dict[int, Point]]:
         """Return the coordinates of few centers by step and number."""
         names = [quoted(column.name) for _, column in self.table.clusters.coordinates]
-        found = defaultdict[int, dict[int, Point]](dict)
+        coordinates = defaultdict[int, dict[int, Point]](dict)
         for row in centers.select(STEP.name, POSITION.name, *names).collect():
-            found[row[0]][row[1]] = tuple(row[2:])
-        return dict(found)
+            coordinates[row[0]][row[1]] = tuple(row[2:])
+        return dict(coordinates)
 
     def margins(self, references: DataFrame) -> dict[int, float]:
         """Return the least margin of a point in each step."""
-        found = defaultdict[int, float](lambda: math.inf)
+        distances = defaultdict[int, float](lambda: math.inf)
         for row in references.select(STEP.name, MARGIN).where(f"{MARGIN} IS NOT NULL").collect():
-            found[row[0]] = min(found[row[0]], row[1])
-        return dict(found)
+            distances[row[0]] = min(distances[row[0]], row[1])
+        return dict(distances)
 
     def drop_points(self, centers: DataFrame) -> DataFrame:
         """Return centers as references without points."""

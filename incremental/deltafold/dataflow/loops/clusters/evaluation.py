@@ -54,15 +54,15 @@ class ByReferences:
         touched = 0
         if change is not None:
             sums = self.sums.assignment.sum_points(self.sums.assignment.assign(change, references))
-            references, found = self.sums.measure(self.sums.add(references, sums))
-            if int(found[STRANGE]) or found["recompute"]:
+            references, measured = self.sums.measure(self.sums.add(references, sums))
+            if int(measured[STRANGE]) or measured["recompute"]:
                 return None
-            if int(found["least"]) < 0:
+            if int(measured["least"]) < 0:
                 raise StateError(
                     f"the table of {self.sums.table.loop.name} does not match its sources: a cluster would have a "
                     "negative number of points. Rebuild the view."
                 )
-            touched = int(found[TOUCHED])
+            touched = int(measured[TOUCHED])
         near = None if self.near is None else self.near(references, change)
         return _Walk(self.sums, references, near, touched).run(start)
 
@@ -155,8 +155,8 @@ class TakingBack:
                 sums=self.sums, build=self.sums.next_centers, measures=[F.count(F.lit(1)).alias("rows")]
             )
         assert self._sums is not None and self._centers is not None
-        added, found = self._sums.run(centers)
-        return None if found["recompute"] else self._centers.run(added)[0]
+        added, measured = self._sums.run(centers)
+        return None if measured["recompute"] else self._centers.run(added)[0]
 
     def _add(self, points: DataFrame, centers: DataFrame) -> DataFrame:
         """Return the references of the step of the centers, with sums by these."""
@@ -181,8 +181,8 @@ class RepeatedPlan:
         rows = rows if is_local(rows) else self.sums.compute(rows)
         if not is_local(rows):
             return self.sums.checkpoints.measure(self.build(rows), self.measures, small=True)
-        if self._again is not None and rows.schema == self._form and (found := self._again(rows)) is not None:
-            return found
+        if self._again is not None and rows.schema == self._form and (computed := self._again(rows)) is not None:
+            return computed
         plan = LocalPlan(self.build(rows).coalesce(1), self.measures, self.sums.most)
         self._again, self._form = plan.over(rows), rows.schema
         return plan.run() or self.sums.checkpoints.measure(self.build(rows), self.measures, small=True)
@@ -199,11 +199,11 @@ def from_start(sums: ClusterSums, start: DataFrame, points: DataFrame) -> Cluste
         if not can_be_references(sums.coordinates(centers).get(step, {}).values()):
             return None
         added = sums.assignment.sum_points(sums.assignment.assign(points, centers))
-        references, found = sums.measure(sums.add(sums.drop_points(centers), added))
-        if int(found[STRANGE]):
+        references, measured = sums.measure(sums.add(sums.drop_points(centers), added))
+        if int(measured[STRANGE]):
             return None
-        rounds.append(Round("steps", int(found["centers"])))
-        touched = max(touched, int(found[TOUCHED]))
+        rounds.append(Round("steps", int(measured["centers"])))
+        touched = max(touched, int(measured[TOUCHED]))
         parts.append(references)
         centers = sums.next_centers(references)
     return Clustered(

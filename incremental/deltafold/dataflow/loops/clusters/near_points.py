@@ -55,8 +55,8 @@ class NearPoints:
         if self._rows is None or not needs:
             return dict.fromkeys(needs, 0)
         measures = [F.count_if(F.col(OLD_POINT) & within(step, need)).alias(str(step)) for step, need in needs.items()]
-        found = compute_measures(self._rows.coalesce(1), measures)
-        return {step: int(found[str(step)]) for step in needs}
+        measured = compute_measures(self._rows.coalesce(1), measures)
+        return {step: int(measured[str(step)]) for step in needs}
 
     def _read(self) -> DataFrame | None:
         least = F.lit(max(self.bounds.values()) * ROUNDED_UP).cast("float")
@@ -64,8 +64,8 @@ class NearPoints:
         rows = self.log.withColumn(OLD_POINT, F.lit(True)).where((F.col(MARGIN) <= least) & near)
         if self.changed is not None:
             rows = rows.unionByName(self.changed.withColumn(OLD_POINT, F.lit(False)).where(near))
-        held, found = self.checkpoints.measure(rows, [F.count_if(OLD_POINT).alias("old")], small=True)
-        self.read = max(self.read, int(found["old"]))
+        held, measured = self.checkpoints.measure(rows, [F.count_if(OLD_POINT).alias("old")], small=True)
+        self.read = max(self.read, int(measured["old"]))
         return held if self.read <= self.most else None
 
 
