@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.algebra.errors import ChangedQueryError, SourceError
+from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
 from deltafold.landing.formats import FORMAT_DEFAULTS
 from deltafold.landing.malformed import BARE_QUOTE
@@ -178,9 +178,7 @@ def test_a_replay_lands_what_fits_now(spark: SparkSession, tmp_path: Path) -> No
     assert (replayed.landed, replayed.quarantined) == (("1", "2"), {"1": 1})
     assert drop.landed() == drop.fitting()
     assert drop.quarantined() == Rows([("1", "a.csv", 4, "3,x")])
-    with pytest.raises(ChangedQueryError):
-        view().refresh()
-    view().rebuild()
+    view().refresh()  # a wider type of a summed column goes on
     assert view().verify().ok
     assert view().status().quarantined == {"orders": 1}
     assert drop.warehouse.land("orders").landed == ()
