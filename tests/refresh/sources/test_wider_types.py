@@ -29,7 +29,7 @@ PAIRS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
     ("int", "bigint"): (WHOLE, [1 << 40, -(1 << 33)]),
     ("int", "double"): (WHOLE, [0.25, 1e20]),
     ("int", "decimal(12,2)"): (WHOLE, [Decimal("123456789.01")]),
-    ("float", "double"): (FLOATS, [0.1, 1e300]),
+    ("float", "double"): (FLOATS, [0.1, 1e100]),  # squares of larger ones are INF or NaN by the order of rows
     ("decimal(5,2)", "decimal(12,2)"): (DECIMALS, [Decimal("123456789.01")]),
     ("decimal(5,2)", "decimal(12,4)"): (DECIMALS, [Decimal("12345678.0123")]),
     ("decimal(12,2)", "decimal(30,2)"): (DECIMALS, [Decimal("12345678901234567890.01")]),
@@ -80,7 +80,7 @@ OF_NUMBERS: dict[str, str] = {
     "select k, count(*) n from t where v + v > 3 and -v < 9 group by k": SAME,
     "select k from t where v = 7 union all select w from d": SAME,
     "select cast(v as string) v from (select v from t union all select x from d)": SAME,
-    "select count(*) n from (select v from t union select w from d) group by v": COPIED,
+    "select count(*) n from (select v from t union select w from d) group by v": VALUE,
     "select k, cast(v as int) i from t where v between -9 and 9000": SAME,
     "select cast(v as int) i, count(*) n from t where v between -9 and 9000 group by cast(v as int)": SAME,
 }
@@ -202,7 +202,9 @@ def test_states_are_copied_and_sources_are_not_read(sandbox: MemorySandbox) -> N
 def test_a_crash(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """In the copy or after it: what is left is computed from the versions with the narrow type."""
     prepared(sandbox, ("int", "bigint"))
-    query = f"select s, count(*) c from ({SUM}) q join d on q.k = d.w - 6 group by s having s <> 1"
+    joined = f"({SUM}) q join d on q.k = d.w - 6"
+    two_states = f"select s, count(*) c from {joined} group by s having s <> 1"
+    query = f"select q.k, s, x from {joined}" if moment == "_view" else two_states
     checked(sandbox.view(query))
     widen(sandbox, ("int", "bigint"))
     original = getattr(program_run.Run, moment)
