@@ -49,7 +49,7 @@ def test_a_spark_that_dies_during_a_refresh(sandbox: MemorySandbox, monkeypatch:
     view = sandbox.another("select k, count(*) n from t group by k")
     checked(view)
 
-    def refuse_connection(*given: object) -> None:
+    def refuse_connection(*arguments: object, **options: object) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr(Refresh, "run", refuse_connection)

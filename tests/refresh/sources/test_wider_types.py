@@ -35,7 +35,7 @@ PAIRS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
     ("decimal(12,2)", "decimal(30,2)"): (DECIMALS, [Decimal("12345678901234567890.01")]),
     ("date", "timestamp_ntz"): (DATES, [datetime(2020, 1, 1, 12, 30)]),
 }
-DAY = [("int", "bigint"), ("float", "double")]
+DAY = [("int", "bigint")]  # with every third query
 SUM = "select k, sum(v) s, avg(v) a, count(v) n from t group by k"
 SAME, COPIED = "same", "copied"
 ANSWER, VALUE = "a wider type changes the answer: ", "a wider type changes more than the width: "
@@ -115,9 +115,10 @@ def effect(view: View) -> str:
 
 
 @pytest.mark.parametrize("pair", sampled(PAIRS, lambda pair: pair in DAY, " to ".join))
-def test_a_wider_type(sandbox: MemorySandbox, pair: tuple[str, str]) -> None:
+def test_a_wider_type(sandbox: MemorySandbox, pair: tuple[str, str], long: bool) -> None:
     """Every query goes on to Spark's answer, or is refused with a reason and then rebuilt; no state is read anew."""
-    expected = OF_ALL | (OF_DATES if pair[0] == "date" else OF_NUMBERS)
+    every_query = OF_ALL | (OF_DATES if pair[0] == "date" else OF_NUMBERS)
+    expected = dict([*every_query.items()][:: 1 if long else 3])
     prepared(sandbox, pair)
     views = {sandbox.another(query): query for query in expected}
     for view in views:
