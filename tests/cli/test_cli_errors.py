@@ -103,7 +103,7 @@ def test_what_is_refused_before_spark_starts(
 ) -> None:
     """Protects from waiting ten seconds for an error that the declaration alone shows."""
     started = list[object]()
-    monkeypatch.setattr(catalogue, "start_spark", lambda *_: started.append(_))
+    monkeypatch.setattr(catalogue, "start_spark", lambda *_, **__: started.append(_))
     result = call(*arguments)
     assert result.exit_code == exit_codes.USAGE and reason in result.stderr
     assert started == []

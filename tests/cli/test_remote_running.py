@@ -76,7 +76,7 @@ def test_a_branch_is_beside_it(remote: Path, mount: str) -> None:
 def test_doctor_tries_the_store(remote: Path, mount: str, monkeypatch: pytest.MonkeyPatch, admits: int) -> None:
     """Protects from a store that lets two writers win, whose scheme says nothing of it."""
     if admits == 2:
-        monkeypatch.setattr(objects, "put_if_absent", lambda *_: True)
+        monkeypatch.setattr(objects, "put_if_absent", lambda *_, **__: True)
     told = call("doctor", "shop")
     [store] = [line for line in told.stdout.splitlines() if mount in line and "in a store" not in line]
     if admits == 1:

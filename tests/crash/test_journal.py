@@ -71,7 +71,7 @@ def test_a_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
     journal = Journal(tmp_path)
     journal.begin(intent(1))
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise Killed
 
     monkeypatch.setattr(Path, "replace", stop)

@@ -127,7 +127,7 @@ def test_copies_of_a_killed_landing_are_removed(shop: Shop, monkeypatch: pytest.
     shop.put("day=1/a.csv", "1,a")
     left = shop.root / "landed" / "orders" / "incoming" / "day=1" / "left.csv"
 
-    def kill(*_: object) -> None:
+    def kill(*_: object, **__: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patched, pytest.raises(Killed):

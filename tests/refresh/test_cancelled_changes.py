@@ -37,7 +37,7 @@ def test_interrupted_epoch_of_a_compaction_is_finished(
     sandbox.sql("optimize {t}")
     with monkeypatch.context() as crash:
         for room in (incremental_refresh.Incremental, full_recompute.FullRecompute):
-            crash.setattr(room, "run", lambda *_: 1 / 0)
+            crash.setattr(room, "run", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             view.refresh()
     view.refresh()

@@ -91,7 +91,7 @@ def test_an_outage_shorter_than_a_lease_is_survived(folder: RemotePath, monkeypa
     lease = Lease(folder, 3)
     assert lease.take() is None
 
-    def be_out(*_: object) -> bool:
+    def be_out(*_: object, **__: object) -> bool:
         raise StorageError("the store is out")
 
     with monkeypatch.context() as outage:
@@ -114,7 +114,7 @@ def test_a_lease_of_no_sensible_length_is_refused(given: str, monkeypatch: pytes
 def test_a_spark_that_ended_is_told_once(folder: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a traceback of the renewal's thread beside the sentence of the refresh."""
 
-    def refuse(*_: object) -> bool:
+    def refuse(*_: object, **__: object) -> bool:
         raise ConnectionRefusedError(111, "Connection refused")
 
     lease = Lease(folder, 3)

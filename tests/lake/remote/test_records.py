@@ -71,7 +71,7 @@ def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest
     """Protects from trusting the scheme of an address."""
     check_store(RemotePath(mount))
     assert not RemotePath(mount).glob("*")
-    monkeypatch.setattr(objects, "put_if_absent", lambda *_: True)
+    monkeypatch.setattr(objects, "put_if_absent", lambda *_, **__: True)
     monkeypatch.setattr("deltafold.lake.remote.lease.CHECKED", set[str]())
     with pytest.raises(Exception, match=r"both commit .*Set spark\.delta\.logStore\.viewfs\.impl"):
         check_store(RemotePath(mount))
@@ -82,7 +82,7 @@ def test_a_log_store_that_looks_first_is_refused(mount: str, monkeypatch: pytest
     assert objects.log_store_class(f"{mount}/x") == "HDFSLogStore"
     monkeypatch.setattr(objects, "log_store_class", lambda _: "S3SingleDriverLogStore")
     written = iter([True, False, True, False])
-    monkeypatch.setattr(objects, "put_if_absent", lambda *_: next(written))
+    monkeypatch.setattr(objects, "put_if_absent", lambda *_, **__: next(written))
     monkeypatch.setattr(objects, "delete", lambda _: None)
     monkeypatch.setattr("deltafold.lake.remote.lease.CHECKED", set[str]())
     check_store(RemotePath(mount))

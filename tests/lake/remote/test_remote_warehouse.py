@@ -116,8 +116,8 @@ def test_streams_are_landed(
 
 
 def interrupt_after(act: Callable[..., None]) -> Callable[..., None]:
-    def act_and_die(*given: object) -> None:
-        act(*given)
+    def act_and_die(*arguments: object, **options: object) -> None:
+        act(*arguments, **options)
         raise KeyboardInterrupt
 
     return act_and_die
@@ -148,7 +148,7 @@ def test_a_branch_is_there_with_its_journal(
     view.drop()
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

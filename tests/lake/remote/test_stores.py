@@ -139,7 +139,7 @@ def test_a_crash_on_hdfs_is_survived(spark: SparkSession, tmp_path: Path, monkey
         server.kill()
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -85,7 +85,7 @@ def test_a_host_that_ends_while_it_is_greeted_is_not_told_the_secret(
     """Protects from a stranger who takes the port between the look and the connection."""
     port, heard = stranger
     looks = iter([True, False])
-    monkeypatch.setattr(address, "listens", lambda *_: next(looks))
+    monkeypatch.setattr(address, "listens", lambda *_, **__: next(looks))
     with pytest.raises(NoHostError, match="does not listen"):
         greet(file, Host(os.getpid(), start_of(os.getpid()) or "", port, "s3cret"))
     deadline = time.monotonic() + 10
