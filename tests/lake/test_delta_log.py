@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta
 from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.log.delta_log import cached_snapshots
 from deltafold.lake.protocol import Mark
 from deltafold.spark import catalyst
 from deltafold.spark.job_stats import Measure
@@ -36,3 +39,19 @@ def test_the_last_epoch_of_an_application(delta: DeltaSandbox, checksums: str) -
         found = [DeltaTable(delta.spark, table.path).epoch(application) for application in "abc"]
     assert found == [3, 2, None]
     assert (measure.cost.jobs == 0) == (checksums == "written")
+
+
+def test_a_version_is_read_once_in_a_refresh_and_never_for_another_table(delta: DeltaSandbox) -> None:
+    """Protects from a snapshot for each question about a version, and from the rows of a table that was dropped."""
+    table = DeltaTable(delta.spark, delta.path("t"))
+    for number in range(2):
+        table.append(delta.spark.range(1).selectExpr(f"{number} b"), Mark("a", number + 1, "{}"), None)
+    with cached_snapshots():
+        first = table._snapshot_at(0)
+        assert table._snapshot_at(0) is first and table.schema(0).names == ["b"]
+        shutil.rmtree(delta.folder / "t")
+        catalyst.sql(delta.spark).delta.DeltaLog.clearCache()
+        for number in range(2):
+            table.append(delta.spark.range(1).selectExpr(f"{number} c"), Mark("b", number + 1, "{}"), None)
+        assert table.schema(0).names == ["c"]
+    assert table._snapshot_at(0) is not table._snapshot_at(0)

@@ -26,7 +26,7 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
 from deltafold.lake.log.actions import to_java
 from deltafold.lake.log.commit_log import commit_id, commits_between, first_removal
-from deltafold.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log
+from deltafold.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log, snapshot_at
 from deltafold.lake.log.direct_commit import ALL, write_directly
 from deltafold.lake.log.direct_merge import merge_directly
 from deltafold.lake.log.file_lists import (
@@ -329,9 +329,8 @@ class DeltaTable:
         latest = self._latest()
         if int(latest.version()) == version:  # Delta would give the one it has, though the table was replaced since
             return latest
-        log = self.log
         try:
-            return log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
+            return snapshot_at(self.path, self.log, latest, version)
         except JavaError as error:
             raise unreadable_version(self.label, version) from error
 

@@ -1,10 +1,11 @@
-"""Open Delta's log of a table and read its latest version, listing the log only once within a refresh."""
+"""Open Delta's log of a table and read its versions; within a refresh a log is listed and a version read once."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,17 +17,34 @@ from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 from deltafold.spark.java_errors import as_storage_error, causes, conditions, first_line, is_caused_by, storage_errors
 
-_listed: ContextVar[set[str] | None] = ContextVar("listed", default=None)
+MOST_VERSIONS = 64  # that a refresh keeps; each chunk of a change reads others
+
+
+@dataclass(frozen=True)
+class _Snapshots:
+    """The tables whose logs were listed, by path, and the snapshots of earlier versions by path, table id and version.
+
+    A version never changes, but another table may have been made at the path since (D-054).
+    """
+
+    listed: set[str] = field(default_factory=set[str])
+    earlier: dict[tuple[str, str, int], J] = field(default_factory=dict[tuple[str, str, int], J])
+
+
+_cached: ContextVar[_Snapshots | None] = ContextVar("cached", default=None)
 
 
 @contextmanager
 def cached_snapshots() -> Generator[None]:
-    """List each table's log once within the block; commits of this process are seen without listing it again."""
-    token = _listed.set(set())
+    """List each table's log once within the block, and read each earlier version once (D-072).
+
+    Commits of this process are seen without listing the log again.
+    """
+    token = _cached.set(_Snapshots())
     try:
         yield
     finally:
-        _listed.reset(token)
+        _cached.reset(token)
 
 
 def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
@@ -35,8 +53,8 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
     Raises StorageError for a store at a URI that does not answer and for a folder that may not be read, and SourceError
     for a table that only its catalog or a later release of Delta can read.
     """
-    listed = _listed.get()
-    if listed is not None and path in listed:
+    cached = _cached.get()
+    if cached is not None and path in cached.listed:
         return log.unsafeVolatileSnapshot()  # Delta's own, which each commit of this process replaces
     none = catalyst.none(spark)
     try:
@@ -47,8 +65,22 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
         if (known := refuse_features(path, error) or as_storage_error(error, path, reads=True)) is None:
             raise
         raise known from error
-    if listed is not None:
-        listed.add(path)
+    if cached is not None:
+        cached.listed.add(path)
+    return snapshot
+
+
+def snapshot_at(path: str, log: J, latest: J, version: int) -> J:
+    """Return an earlier version of a table, of which `latest` is the latest one; raises Delta's JavaError."""
+    cached = _cached.get()
+    key = (path, str(latest.metadata().id()), version)
+    if cached is not None and key in cached.earlier:
+        return cached.earlier[key]
+    snapshot = log.getSnapshotAt(version, *(getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)))
+    if cached is not None:
+        if len(cached.earlier) >= MOST_VERSIONS:
+            cached.earlier.clear()
+        cached.earlier[key] = snapshot
     return snapshot
 
 
