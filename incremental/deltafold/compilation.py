@@ -390,7 +390,7 @@ class Compilation:
             return WiderTypes(since, f"a wider type changes more than the width: {widened.because}")
         if widened.grown:
             return WiderTypes(since, f"a wider type changes the answer: {', '.join(widened.grown)}")
-        return WiderTypes(since, "the answer is the same, and the states are copied into wider types", True)
+        return WiderTypes(since, "the answer is the same, and the states are copied into wider types", same_answer=True)
 
     def _incremental(self, program: Program) -> Incremental:
         return Incremental(

@@ -160,7 +160,7 @@ class Lowering:
         """Return rows with weight -1 each, as a term of a union."""
         minus = catalyst.alias(self.spark, catalyst.parse_expression(self.spark, "-1L"), self.weight)
         plan = self.project([*(self.attribute(column) for column in columns), minus], rows.plan)
-        return columns, Relation(plan, True)
+        return columns, Relation(plan, weighted=True)
 
     def join(self, node: Join, left: Relation, right: Relation) -> Relation:
         """Return a join of which at most one side is weighted."""

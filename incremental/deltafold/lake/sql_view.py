@@ -56,7 +56,7 @@ class SqlView:
             if condition(error).startswith(MISSING_ERRORS):
                 return None
             if condition(error).startswith(NOT_A_VIEW):
-                return CatalogEntry(False, "", "", {})
+                return CatalogEntry(is_view=False, text="", comment="", properties={})
             raise CatalogError(f"SQL view {self.name}: {self._fault(error, 'Fix the catalog')}") from error
         fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
         return CatalogEntry(found.get("type") == "VIEW", *fields)

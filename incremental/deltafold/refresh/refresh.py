@@ -121,7 +121,7 @@ class Refresh:
         rebuild = rebuild or self._replaces(progress)
         last = self._store.journal.forget_copy()
         if last is None or rebuild or last.complete:
-            return Beginning(rebuild)
+            return Beginning(rebuild=rebuild)
         if last.intent.takes_back:
             last = finish_taking_back(self._store, last.intent)
         try:
@@ -134,7 +134,7 @@ class Refresh:
         """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
         if self._on_lost != REBUILD:
             raise error
-        return Beginning(True, resumed, error)
+        return Beginning(rebuild=True, resumed=resumed, lost=error)
 
     def _advance(
         self,

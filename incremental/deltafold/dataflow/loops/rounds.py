@@ -141,7 +141,7 @@ class Rounds:
         while touched.move is not None:
             if touched.move.beyond or self._outgrown(touched):
                 touched.free()
-                return Maintained(tuple(rounds), None, True)
+                return Maintained(tuple(rounds), None, given_up=True)
             rounds.append(Round(touched.move.phase, touched.move.rows))
             self._check_levels(rounds)
             touched = self._next(touched)

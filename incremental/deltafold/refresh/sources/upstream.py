@@ -19,10 +19,8 @@ from deltafold.algebra.wider_types import is_wider
 from deltafold.lake.catalog_names import no_data
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
-from deltafold.refresh.sources.answer_table import Answer
-from deltafold.refresh.sources.grown_table import GrownTable
 from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
-from deltafold.refresh.sources.widened_table import WidenedTable
+from deltafold.refresh.sources.table_views import Answer, GrownTable, WidenedTable
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.journal import Entry, Journal, Pin, base_versions
 from deltafold.store.view_store import Store
