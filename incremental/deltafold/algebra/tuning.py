@@ -99,7 +99,7 @@ class Tuning:
     rates: those by which the compiler estimates the costs of a refresh and of a recompute.
     """
 
-    prune_above_bytes: int = 32 * MB
+    prune_above_bytes: int = 8 * MB
     broadcast_rows: int = 50_000
     broadcast_bytes: int = 16 * MB
     change_bytes: int = 256 * MB
@@ -107,7 +107,7 @@ class Tuning:
     range_slices: int = 256
     range_intervals: int = 16
     rewrite_files: int = 4
-    rewrite_bytes: int = 16 * MB
+    rewrite_bytes: int = 4 * MB
     rewrite_touched_bytes: int = 16 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000

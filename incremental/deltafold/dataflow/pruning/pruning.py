@@ -164,7 +164,7 @@ class Pruning:
             return None
         side = restrict_to_ranges(self._lowering, side, [other for _, other in step.equalities], ranges)
         if self._few(rows, ranges):
-            side = self._semijoin.before_costly_filters(side, step.equalities, rows)
+            side = self._semijoin.before_costly_work(side, step.equalities, rows)
             computed = Relation(self._lowering.hint(computed.plan, "BROADCAST"), computed.weighted)
         return ProductTerm(computed, not self._is_large(rows)), side
 

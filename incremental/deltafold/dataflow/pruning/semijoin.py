@@ -24,7 +24,7 @@ class Semijoin:
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._expressions = lowering.catalyst.expressions
-        self._costly = CostlyFilters(lowering)
+        self._pushdown = Pushdown(lowering)
 
     def touched_rows(self, node: Join, change: Relation) -> DataFrame:
         """Return the rows of a join's right side that were added or removed, without their weights."""
@@ -55,15 +55,13 @@ class Semijoin:
         equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
         return self._semi(relation, plan, equals, cheap=few)
 
-    def before_costly_filters(
-        self, relation: Relation, equalities: Sequence[EqualKeys], touched: DataFrame
-    ) -> Relation:
-        """Return a relation whose costly filters are evaluated for rows that equal few touched ones; others unchanged.
+    def before_costly_work(self, relation: Relation, equalities: Sequence[EqualKeys], touched: DataFrame) -> Relation:
+        """Return a relation whose costly filters and joins see only rows that equal few touched ones; or it unchanged.
 
         equalities: (of a column of `touched`, of one of the relation).
         """
         keys = [self._lowering.expression(other) for _, other in equalities]
-        if not keys or not self._costly.has_any(relation.plan, keys):
+        if not keys or not self._pushdown.reaches(relation.plan, keys):
             return relation
         mine = touched.select(*(self._lowering.over(touched, self._lowering.expression(one)) for one, _ in equalities))
         return self.of_keys(relation, keys, mine, few=True)
@@ -82,7 +80,7 @@ class Semijoin:
         return self._lowering.hint(renamed, "BROADCAST") if few else renamed, fresh
 
     def _semi(self, relation: Relation, other: J, conditions: Sequence[J], *, cheap: bool = False) -> Relation:
-        """Return the rows that fulfil the conditions with some row; cheap: before costly filters of the relation."""
+        """Return the rows that fulfil the conditions with some row; cheap: before the relation's costly work."""
         semi = catalyst.module(self._lowering.catalyst.plans, "LeftSemi")
 
         def restrict(plan: J, conditions: Sequence[J]) -> J:
@@ -90,7 +88,7 @@ class Semijoin:
 
         if not cheap:
             return Relation(restrict(relation.plan, conditions), relation.weighted)
-        return Relation(self._costly.restrict_below(relation.plan, conditions, restrict), relation.weighted)
+        return Relation(self._pushdown.restrict_below(relation.plan, conditions, restrict), relation.weighted)
 
 
 Restriction = Callable[[J, Sequence[J]], J]
@@ -110,39 +108,49 @@ COSTLY = frozenset({
 """Expressions that take about a microsecond a row, or more."""
 
 
-class CostlyFilters:
-    """Puts restrictions of plans below filters whose conditions take longer than to look a key up (D-128).
+KEEPS_LEFT = frozenset({"Inner", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin"})
+KEEPS_RIGHT = frozenset({"Inner", "RightOuter"})
+"""Joins that commute with a restriction of one side: its rows meet the same rows of the other one."""
 
-    Spark evaluates the filters of an input before a semi-join, wherever a plan has them. A row takes longer to match
-    with a pattern than its key to be found among a few broadcast ones.
+
+class Pushdown:
+    """Puts restrictions of plans below costly filters (D-128) and below joins (D-177), where Spark leaves them above.
+
+    A row takes longer to match with a pattern, or to be joined, than its key to be found among a few broadcast ones.
     """
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering, self._expressions = lowering, lowering.catalyst.expressions
-        self._filters = catalyst.module(lowering.catalyst.trees, "TreePattern").FILTER()
+        patterns = catalyst.module(lowering.catalyst.trees, "TreePattern")
+        self._patterns = patterns.FILTER(), patterns.JOIN()
 
     def restrict_below(self, plan: J, conditions: Sequence[J], restrict: Restriction) -> J:
-        """Return a plan restricted by conditions, below its costly filters; at its top if it has none."""
+        """Return a plan restricted by conditions, below its costly filters and joins; at its top if it has none."""
         return self._sink(plan, conditions, restrict) or restrict(plan, conditions)
 
-    def has_any(self, plan: J, keys: Sequence[J]) -> bool:
-        """Return whether a plan has costly filters below which it can be restricted by these keys."""
+    def reaches(self, plan: J, keys: Sequence[J]) -> bool:
+        """Return whether a plan has costly filters or joins below which it can be restricted by these keys."""
         return self._sink(plan, keys, lambda below, _: below) is not None
 
     def _sink(self, plan: J, conditions: Sequence[J], restrict: Restriction) -> J | None:
-        resolved = self._lowering.resolve(plan) if plan.containsPattern(self._filters) else None
+        resolved = self._lowering.resolve(plan) if self._may_reach(plan) else None
         return None if resolved is None else self._below(resolved, conditions, [], restrict)
 
+    def _may_reach(self, plan: J) -> bool:
+        return any(plan.containsPattern(pattern) for pattern in self._patterns)
+
     def _below(self, plan: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
-        """Return a plan restricted below its costly filters; None if it has none.
+        """Return a plan restricted below its costly filters and joins; None if it has none.
 
         early: conditions of filters above it. Spark has to see them below, so that it skips parts of files by them.
         """
-        if not plan.containsPattern(self._filters) or not all(map(_is_total, conditions)):
+        if not self._may_reach(plan) or not all(map(_is_total, conditions)):
             return None
         match catalyst.kind(plan):
             case "Filter":
                 return self._below_filter(plan, conditions, early, restrict)
+            case "Join":
+                return self._below_join(plan, conditions, early, restrict)
             case "Project" if all(item.deterministic() for item in catalyst.sequence(plan.projectList())):
                 helper = catalyst.module(self._lowering.catalyst.optimizer, "PushPredicateThroughNonJoin")
                 aliases = helper.getAliasMap(plan)
@@ -153,6 +161,19 @@ class CostlyFilters:
                 return None
         inner = self._below(plan.child(), conditions, [*filter(_is_total, early)], restrict)
         return None if inner is None else plan.withNewChildren(catalyst.vector(self._lowering.spark, [inner]))
+
+    def _below_join(self, plan: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
+        """Return a join whose side that the conditions refer to is restricted by them; None if it is not kept whole."""
+        kind, _, _ = str(plan.joinType()).partition("(")
+        left, right = plan.left(), plan.right()
+        sides = [(left, right, kind in KEEPS_LEFT), (right, left, kind in KEEPS_RIGHT)]
+        for position, (side, other, is_kept) in enumerate(sides):
+            if is_kept and not any(_refers_to(condition, other) for condition in conditions):
+                nearer = [condition for condition in early if not _refers_to(condition, other)]
+                inner = self._below(side, conditions, nearer, restrict) or restrict(side, conditions)
+                children = [inner, right] if position == 0 else [left, inner]
+                return plan.withNewChildren(catalyst.vector(self._lowering.spark, children))
+        return None
 
     def _below_filter(self, node: J, conditions: Sequence[J], early: Sequence[J], restrict: Restriction) -> J | None:
         conjuncts = catalyst.split_conjuncts(node.condition())
@@ -181,6 +202,10 @@ class CostlyFilters:
         if not conditions:
             return plan
         return self._lowering.catalyst.plans.logical.Filter(reduce(self._expressions.And, conditions), plan)
+
+
+def _refers_to(condition: J, plan: J) -> bool:
+    return bool(condition.references().intersect(plan.outputSet()).nonEmpty())
 
 
 def _is_total(condition: J) -> bool:

@@ -1,4 +1,4 @@
-"""Costly conditions: matched with the rows that a change can affect, and with no others."""
+"""Costly conditions and joins: evaluated for the rows that a change can affect, and for no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.dataflow.lowering import Lowering, Relation
-from deltafold.dataflow.pruning.semijoin import CostlyFilters, Semijoin
+from deltafold.dataflow.pruning.semijoin import Pushdown, Semijoin
 from deltafold.spark import catalyst
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked
@@ -60,6 +60,34 @@ def test_what_is_left_where_it_is(spark: SparkSession, name: str) -> None:
     assert "SPARK_PARTITION_ID" not in catalyst.optimised_plan(found).toString()
 
 
+OTHER = "(select int(id % 40) j, concat('o', id) o from range(30))"
+JOINED = {
+    "left": f"select k, v, o from {ROWS} left join {OTHER} on k = j",
+    "right": f"select k, v, o from {OTHER} right join {ROWS} on k = j and s < o",
+    "inner": f"select k + 0 as l, k, o from {ROWS} join {OTHER} on k = j",
+    "the right one of an inner join": f"select k, v, o from {OTHER} join {ROWS} on k > j",
+    "anti": f"select k, v from {ROWS} left anti join {OTHER} on v = j",
+    "two, and a filter": f"select k, a.o from {ROWS} left join {OTHER} a on k = a.j left join {OTHER} b on v = b.j "
+    "where coalesce(b.o, '') <> 'o1'",
+}
+NOT_JOINED = {
+    "the other side": f"select k, v, o from {OTHER} left join {ROWS} on k = j",
+    "full": f"select k, v, o from {ROWS} full join {OTHER} on k = j",
+    "a key of both sides": f"select coalesce(o, s) s, coalesce(k, j) k from {ROWS} left join {OTHER} on k = j",
+}
+
+
+@pytest.mark.parametrize("name", [*JOINED, *NOT_JOINED])
+def test_keys_are_looked_up_before_joins(spark: SparkSession, name: str) -> None:
+    """Protects from states that are joined with every row of a large input, for the few that a change touches."""
+    rows = spark.sql({**JOINED, **NOT_JOINED}[name])
+    found = restrict(spark, rows)
+    few = rows.where("k in (3, 7) or k is null")
+    assert sorted(map(str, found.collect())) == sorted(map(str, few.collect())) != []
+    lines = [line.strip(" :+-") for line in catalyst.analysed_plan(found).toString().splitlines() if "Join" in line]
+    assert lines[0].startswith("Join LeftSemi") == (name in NOT_JOINED)
+
+
 QUERIES = {
     "left join": "select t.k, count(d.s) n from t left join d on t.k = d.k and not d.s like '%x%1%' group by t.k",
     "inner join": "select t.k, t.s, d.s u from t join d on t.k = d.k where d.s rlike 'x' and t.s like 'a%x%'",
@@ -76,8 +104,8 @@ def test_histories(sandbox: MemorySandbox, name: str) -> None:
         sandbox.source(table, "k int, v int, s string", rows)
     sandbox.tune(prune_above_bytes=0)
     view = sandbox.view(QUERIES[name], "v")
-    held = CostlyFilters._hold
-    with mock.patch.object(CostlyFilters, "_hold", autospec=True, side_effect=held) as spy:
+    held = Pushdown._hold
+    with mock.patch.object(Pushdown, "_hold", autospec=True, side_effect=held) as spy:
         checked(view)
         for step in (
             ("insert", "d", [(4, 1, "ax1"), (None, 2, "bx2"), (11, 3, "cx3")]),
