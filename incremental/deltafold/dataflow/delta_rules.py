@@ -11,14 +11,15 @@
 | with a foreign key l → r | J(Δl, after(r)) if rows of r were only added, J(Δl, before(r)) if only removed |
 | with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) if rows of l were only added (constraints.py) |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
+| an answer of such an F | F(after ⋉ K) − view ⋉ K, where the stored view shows K (`change_of_stored`) |
 
 pruning.py restricts the reads of `before` and `after`, without changing an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from deltafold.algebra.constraints import Constraint, find_only_source, find_reference
@@ -45,13 +46,59 @@ from deltafold.algebra.plan import (
     Values,
 )
 from deltafold.algebra.product import Product, flatten_joins, rank_inputs
-from deltafold.algebra.traversal import all_column_names
+from deltafold.algebra.traversal import all_column_names, walk
 from deltafold.dataflow.leaves import Direction, Leaves
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning.pruning import Pruning
 
 Term = tuple[Sequence[Column], Relation]
 """A relation and its columns, as a union takes them."""
+
+
+@dataclass(frozen=True)
+class ShownKeys:
+    """An operator local to keys, and for each key the columns of an answer above it that show its value."""
+
+    node: GroupwiseOp
+    choices: tuple[tuple[Column, ...], ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """One column of the answer for each key."""
+        return tuple(columns[0] for columns in self.choices)
+
+
+def shown_keys(answer: Plan) -> ShownKeys | None:
+    """Return the operator below an answer's projections and filters whose keys the answer shows; None without one.
+
+    Only over a join: else the rows before cost less than those of the stored answer, since nothing is looked up.
+    """
+    match answer:
+        case GroupwiseOp(child=child, keys=keys) if keys and any(isinstance(node, Join) for node in walk(child)):
+            return ShownKeys(answer, tuple(equal_columns(child, key) for key in keys))
+        case Filter(child=child):
+            return shown_keys(child)
+        case Project(child=child, items=items) if (below := shown_keys(child)) is not None:
+            shown = tuple(tuple(copies(items, columns)) for columns in below.choices)
+            return ShownKeys(below.node, shown) if all(shown) else None
+        case _:
+            return None
+
+
+def equal_columns(plan: Plan, column: Column) -> tuple[Column, ...]:
+    """Return a column of a plan, and the columns beside it that a projection computes as copies of the same one."""
+    if isinstance(plan, Project):
+        (scalar,) = (item.scalar for item in plan.items if item.column == column)
+        if isinstance(scalar, Reference):
+            return tuple(copies(plan.items, (scalar.column,)))
+    return (column,)
+
+
+def copies(items: Sequence[Item], columns: Sequence[Column]) -> Iterator[Column]:
+    """Yield the items of a projection that are one of these columns."""
+    for item in items:
+        if isinstance(item.scalar, Reference) and item.scalar.column in columns:
+            yield item.column
 
 
 class DeltaRules:
@@ -103,6 +150,58 @@ class DeltaRules:
         if plan not in self._known and (change := self._change_rows(plan)) is not None:
             self._known[plan] = self._pruning.change_once(plan, change)
         return self._known.get(plan)
+
+    def change_of_stored(self, answer: Plan, keys: ShownKeys, stored: Relation) -> Relation | None:
+        """Return the change of an answer of which the rows before are stored: F(after ⋉ K) − stored ⋉ K (D-178)."""
+        child = keys.node.child
+        touched = self._touched_keys(child, keys.node.keys)
+        reach = None if touched is None else self._pruning.group_reach(child, keys.node.keys, touched)
+        if reach is None:
+            return None
+        old = self._pruning.key_reach(keys.columns, reach.touched, reach.ranges).restrict(stored)
+        new = self._above(answer, keys.node, self._lowering.key_local(keys.node, reach.restrict(self.after(child))))
+        return self._lowering.union(answer.columns, [(answer.columns, new), self._lowering.negate(answer.columns, old)])
+
+    def _above(self, plan: Plan, node: GroupwiseOp, rows: Relation) -> Relation:
+        """Apply the projections and filters of a plan down to a node to the node's rows."""
+        if plan is node:
+            return rows
+        assert isinstance(plan, Project | Filter)
+        return self._lowering.linear(plan, self._above(plan.child, node, rows))
+
+    def _touched_keys(self, plan: Plan, keys: Sequence[Column]) -> Relation | None:
+        """Return keys of a plan's rows, among them those of all changed ones; None if nothing changed.
+
+        What a join only adds to rows that have the keys already is not looked up.
+        """
+        if not self.has_changed(plan):
+            return None
+        terms: list[Relation | None] = []
+        match plan:
+            case Join(kind="left" | "semi" | "anti" | "existence", left=left) if set(keys) <= set(left.columns):
+                terms = [self._touched_keys(left, keys), self._matched_rows(plan)]
+            case Project(child=child, items=items):
+                sources = {item.column: item.scalar for item in items}
+                below = [source.column for key in keys if isinstance(source := sources[key], Reference)]
+                if len(below) == len(keys):
+                    inner = self._touched_keys(child, below)
+                    narrow = Project(child, tuple(Item(key, sources[key]) for key in keys))
+                    terms = [None if inner is None else self._lowering.linear(narrow, inner)]
+                else:
+                    terms = [self.change(plan)]
+            case _:
+                terms = [self.change(plan)]
+        columns = [(keys, self._lowering.narrow(keys, term)) for term in terms if term is not None]
+        return self._lowering.union(keys, columns) if columns else None
+
+    def _matched_rows(self, node: Join) -> Relation | None:
+        """Return the rows of a join's left side that changed rows of the right side match; None if there are none."""
+        change = self.change(node.right)
+        if change is None or self._reference_direction(node.left, node.right, [(a, b) for a, b, _ in node.keys]):
+            return None  # a foreign key: rows of its table that were only added or only removed match no other row
+        change = self._pruning.once(node.right.columns, change, small=self._pruning.is_small(node.right))
+        reach = self._pruning.right_reach(node, change)
+        return None if reach is None else self._pruning.matched_left(reach, self.after(node.left))
 
     def _change_rows(self, plan: Plan) -> Relation | None:
         """Return the change of a plan that reads something that changed."""

@@ -156,6 +156,10 @@ class Lowering:
             return Relation(plans[0], weighted)
         return Relation(self._logical.Union(catalyst.vector(self.spark, plans), False, False), weighted)
 
+    def narrow(self, columns: Sequence[Column], rows: Relation) -> Relation:
+        """Return some columns of rows, without their weights."""
+        return Relation(self.project([self.attribute(column) for column in columns], rows.plan))
+
     def negate(self, columns: Sequence[Column], rows: Relation) -> tuple[Sequence[Column], Relation]:
         """Return rows with weight -1 each, as a term of a union."""
         minus = catalyst.alias(self.spark, catalyst.parse_expression(self.spark, "-1L"), self.weight)

@@ -59,7 +59,7 @@ from deltafold.lake.remote.objects import usage
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 
-WHOLE_BYTES = 32 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
+WHOLE_BYTES = 64 << 20  # a smaller table is read whole: finding the files to skip takes Spark jobs, which cost more
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
 CHECKPOINTS = {"delta.checkpointInterval": "50"}  # one takes longer than a small refresh, and commits have checksums
 NEW_TABLE = {"delta.enableDeletionVectors": "true", **CHECKPOINTS}

@@ -49,11 +49,11 @@ class Pruning:
 
     def pays_off(self, plan: Plan) -> bool:
         """Return whether the plan's inputs are large enough for pruning to pay off."""
-        return self._bytes(plan) > self._tuning.prune_above_bytes
+        return self.bytes(plan) > self._tuning.prune_above_bytes
 
     def is_small(self, plan: Plan) -> bool:
         """Return whether the plan is so small that one task computes it faster than several with a shuffle."""
-        return self._bytes(plan) <= self._tuning.local_bytes
+        return self.bytes(plan) <= self._tuning.local_bytes
 
     def change_once(self, plan: Plan, change: Relation) -> Relation:
         """Return the change of a plan, computed once for all its uses; a large one is computed for each."""
@@ -102,7 +102,7 @@ class Pruning:
         side = reach.node.left
         return self.once(side.columns, reach.restrict_left(left), small=self.is_small(side))
 
-    def group_reach(self, plan: Plan, keys: Sequence[Column], change: Relation) -> Reach | None:
+    def group_reach(self, plan: Plan, keys: Sequence[Column], change: Relation) -> KeyReach | None:
         """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows."""
         named = [(column, column.name) for column in keys]
         frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
@@ -176,7 +176,8 @@ class Pruning:
         width = max(LEAST_ROW, int(catalyst.analysed_plan(frame).schema().defaultSize()))
         return ranges.rows <= self._tuning.broadcast_rows or ranges.rows * width <= self._tuning.broadcast_bytes
 
-    def _bytes(self, plan: Plan) -> int:
+    def bytes(self, plan: Plan) -> int:
+        """Return the bytes of the tables that a plan reads."""
         leaves = (leaf for leaf in walk(plan) if isinstance(leaf, SourceRead | StateRead | Given))
         return sum(self._leaves.bytes(leaf) for leaf in leaves)
 

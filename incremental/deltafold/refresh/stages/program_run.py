@@ -16,10 +16,10 @@ from deltafold.algebra.program import Program, State
 from deltafold.algebra.results.upkeep import VIEW
 from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.tuning import Tuning
-from deltafold.dataflow.delta_rules import DeltaRules
+from deltafold.dataflow.delta_rules import DeltaRules, shown_keys
 from deltafold.dataflow.group_recompute import GroupRecompute
 from deltafold.dataflow.loops.rounds import rows_by_phase
-from deltafold.dataflow.lowering import Lowering
+from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.merge import BY_WRITER, REPLACE, Merge, in_buckets
 from deltafold.dataflow.partial_aggregate import (
     Homomorphic,
@@ -201,7 +201,8 @@ class Run:
             return
         columns = tuple(name for _, name in self._program.outputs)
         bag = Bag(epoch.spark, table, columns, epoch.intent.buckets, self._partition_key, epoch.tuning)
-        before, change = epoch.before(VIEW), self._rules.change(self._program.answer)
+        before = epoch.before(VIEW)
+        change = self._answer_change(table, before)
         if change is None:
             return
         frame, small = self._lowering.frame(change, self._program.outputs), self._is_small(self._program.answer)
@@ -218,6 +219,18 @@ class Run:
         if not self._program.states:
             self._rows += moved.rows
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
+
+    def _answer_change(self, table: Table, before: int | None) -> Relation | None:
+        """Return the change of the answer: from its stored rows if these are fewer bytes than what they come from."""
+        answer, outputs = self._program.answer, self._program.outputs
+        keys = None if before is None or self._leaves.initial else shown_keys(answer)
+        if keys is None or before is None or {*answer.columns} - {column for column, _ in outputs}:
+            return self._rules.change(answer)
+        if not self._rules.has_changed(answer) or table.size(before)[1] > self._pruning.bytes(keys.node.child):
+            return self._rules.change(answer)
+        named = [(name, column) for column, name in dict(outputs).items()]
+        stored = self._lowering.leaf(table.at(before), named, weighted=False)
+        return self._rules.change_of_stored(answer, keys, stored)
 
     def _publish_first(self, bag: Bag, answer: DataFrame, *, small: bool) -> None:
         """Write the answer of a first load, of which no row cancels another."""
