@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
+from deltafold.algebra.lineage import column_lineage
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.program import Program
@@ -211,6 +212,11 @@ class Compilation:
             explain=self.explain(chosen),
             sources=chosen.strategy.sources,
             partition_key=self.partition_key or "",
+            lineage={
+                name: tuple(sorted(origins))
+                for name, origins in column_lineage(self.query.plan, self.query.outputs).items()
+                if origins is not None
+            },
         )
 
     @cached_property

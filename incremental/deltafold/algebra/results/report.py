@@ -200,7 +200,8 @@ class StateDescription:
 class Description(Json):
     """A compiled view, for an orchestrator's graph.
 
-    mode: that of its next epoch; partition_key: the answer's column that shows a partition column of a source, or ''.
+    mode: that of its next epoch; partition_key: the answer's column that shows a partition column of a source, or '';
+    lineage: the (source, column) pairs that each column is computed from; columns of unknown lineage are left out.
     """
 
     name: str
@@ -211,6 +212,7 @@ class Description(Json):
     explain: str
     sources: tuple[str, ...]
     partition_key: str = ""
+    lineage: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict[str, tuple[tuple[str, str], ...]])
 
     def __post_init__(self) -> None:
         stored = cast("tuple[StateDescription | dict[str, Any], ...]", self.states)  # JSON has dictionaries
@@ -220,6 +222,10 @@ class Description(Json):
         )
         object.__setattr__(self, "columns", tuple((str(name), str(type_)) for name, type_ in self.columns))
         object.__setattr__(self, "sources", tuple(self.sources))
+        lineage = {
+            name: tuple((source, column) for source, column in origins) for name, origins in self.lineage.items()
+        }
+        object.__setattr__(self, "lineage", lineage)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
