@@ -19,7 +19,8 @@ DEFAULT_WAREHOUSE = ".warehouse"
 class Pipeline:
     """A declared pipeline. warehouse is its own folder or URI, below the declared (or default) one.
 
-    below: the pipelines whose views it reads, by source.
+    below: the pipelines whose views it reads, by source; in_folder: whether `folder` has its pipeline.yaml, so that
+    another process can load it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Pipeline:
     declaration: Declaration
     query: queries.QueryFile
     below: Mapping[str, Pipeline] = field(default_factory=dict[str, "Pipeline"])
+    in_folder: bool = True
 
     @property
     def warehouse(self) -> str:

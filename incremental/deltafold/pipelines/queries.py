@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -30,11 +30,15 @@ LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The query's file and its text; program: the keys of pipeline.yaml for a query in MRQL."""
+    """The query's file and its text; program: the keys of pipeline.yaml for a query in MRQL.
+
+    given: the query itself, where Python code passed it; then path and text are where it is defined, if that is known.
+    """
 
     path: Path
     text: str
     program: ProgramPart
+    given: Mrql | Callable[..., DataFrame] | None = field(default=None, compare=False, repr=False)
 
     @property
     def language(self) -> str:
@@ -59,7 +63,13 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
     if len(paths) > 1:
         several = " and ".join(path.name for path in paths)
         raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
-    path = paths[0]
+    return read(paths[0], sources, program)
+
+
+def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
+    """Return the query of a file, which ends in .sql, .py or .mrql. Raises DeclarationError; arguments as of `find`."""
+    if path.suffix not in LANGUAGES:
+        raise DeclarationError(f"{path}: it is not a query. Name a file that ends in {', '.join(LANGUAGES)}.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -78,6 +88,8 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
 
 def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
     """Return the query as the API takes it: a text, or the function of query.py, which is executed."""
+    if query.given is not None:
+        return query.given
     if query.language == "mrql":
         from deltafold.language.mrql.program.query import Mrql  # late: it imports pyspark
 

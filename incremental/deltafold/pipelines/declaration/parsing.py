@@ -47,13 +47,25 @@ def read_declaration(path: Path, environment: Mapping[str, str]) -> Declaration:
     path: the file, to whose folder paths are relative; environment: the variables that paths may use.
     """
     content, lines = _parse(path)
+    return check_declaration(path, content, path.parent.absolute(), environment, lines)
+
+
+def check_declaration(
+    where: str | Path,
+    content: Mapping[str, Any],
+    folder: Path,
+    environment: Mapping[str, str],
+    lines: Mapping[_KeyPath, int] | None = None,
+) -> Declaration:
+    """Return the declaration of this content. Raises DeclarationError.
+
+    where: its place, which errors cite; folder: the one that paths are relative to; lines: those of its keys.
+    """
     try:
-        return Declaration.model_validate(
-            content, context={"folder": path.parent.absolute(), "environment": environment}
-        )
+        return Declaration.model_validate(content, context={"folder": folder, "environment": environment})
     except ValidationError as error:
         mistakes = error.errors(include_url=False, include_input=True)
-        raise DeclarationError("\n".join(_sentence(path, lines, mistake) for mistake in mistakes)) from None
+        raise DeclarationError("\n".join(_sentence(where, lines or {}, mistake) for mistake in mistakes)) from None
 
 
 def declares(path: Path, key: str) -> Any:
@@ -114,7 +126,7 @@ def _collect(path: Path, node: yaml.Node, where: _KeyPath, lines: dict[_KeyPath,
             _collect(path, value, (*where, position), lines, above)
 
 
-def _sentence(path: Path, lines: Mapping[_KeyPath, int], mistake: Any) -> str:
+def _sentence(path: str | Path, lines: Mapping[_KeyPath, int], mistake: Any) -> str:
     where: _KeyPath = tuple(part for part in mistake["loc"] if part != "[key]")
     number = next((lines[where[:end]] for end in range(len(where), 0, -1) if where[:end] in lines), None)
     line = f", line {number}" if number else ""
