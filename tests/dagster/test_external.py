@@ -18,7 +18,7 @@ import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from pyspark.sql import SparkSession
 
-from deltafold.dagster import factory, keys, metadata, resources, steps
+from deltafold.dagster import factory, keys, metadata, steps, task_runner
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import (
     HOST_VARIABLE,
@@ -26,11 +26,10 @@ from deltafold.dagster.resources import (
     PipesAnswers,
     PipesSpark,
     SparkResource,
-    StepContext,
     SubmittedSpark,
-    TaskRunner,
     run_group,
 )
+from deltafold.dagster.task_runner import StepContext, TaskRunner
 from deltafold.operations.rollback import Rollback
 from deltafold.pipelines import catalogue
 from deltafold.spark.host.keeper import publish
@@ -144,7 +143,7 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again without a pause."""
-    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=resources.CRASHES.max_retries))
+    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=task_runner.CRASHES.max_retries))
 
 
 PYTHON = shlex.quote(sys.executable)

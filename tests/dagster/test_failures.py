@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import BusyError, DeltafoldError, Refusal, RefusedError, SourceError
 from deltafold.algebra.results.report import Verification
 from deltafold.dagster import metadata
-from deltafold.dagster.resources import CRASHES, failures
+from deltafold.dagster.task_runner import CRASHES, failures
 from deltafold.pipelines.catalogue import Pipeline
 from tests.dagster import sales
 

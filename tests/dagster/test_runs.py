@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.api import View
-from deltafold.dagster import factory, keys, resources, steps
+from deltafold.dagster import factory, keys, steps, task_runner
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import SparkResource
 from deltafold.lake.protocol import Lake
@@ -206,7 +206,7 @@ def test_a_malformed_row_stops_the_run_with_a_sentence(
 
 def test_a_crash_is_tried_again(quick: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
-    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=resources.CRASHES.max_retries))
+    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=task_runner.CRASHES.max_retries))
     crashes = [OSError("the disk blinked")]
     opened = SparkResource.open
 

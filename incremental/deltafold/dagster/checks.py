@@ -19,7 +19,7 @@ from pydantic import Field
 
 from deltafold.algebra.results.report import Report
 from deltafold.dagster import keys, metadata
-from deltafold.dagster.resources import CRASHES, TaskRunner, failures
+from deltafold.dagster.task_runner import CRASHES, TaskRunner, failures
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.tasks import VerifyTask
@@ -65,25 +65,31 @@ def equality_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 def loss_checks(pipeline: Pipeline) -> Sequence[dg.AssetCheckSpec]:
     """Return the check of a pipeline's view, if it is rebuilt where a source was lost."""
+    return loss_check(pipeline, keys.view(pipeline.name))
+
+
+def loss_check(pipeline: Pipeline, key: dg.AssetKey) -> Sequence[dg.AssetCheckSpec]:
+    """Return the same for a view of another key."""
     if pipeline.declaration.on_lost != "rebuild":
         return []
     description = "No source had lost what the last epoch read; otherwise the view was rebuilt, as `on_lost` asks for."
-    return [dg.AssetCheckSpec(LOSS_CHECK, asset=keys.view(pipeline.name), description=description)]
+    return [dg.AssetCheckSpec(LOSS_CHECK, asset=key, description=description)]
 
 
 def loss_results(pipeline: Pipeline, report: Report) -> Iterator[dg.AssetCheckResult]:
     """Yield the result of the check for a step that refreshed the view."""
     for check in loss_checks(pipeline):
-        yield dg.AssetCheckResult(asset_key=check.asset_key, check_name=check.name, **_describe(report))
+        yield dg.AssetCheckResult(asset_key=check.asset_key, check_name=check.name, **describe_loss(report))
 
 
 def loss_events(pipeline: Pipeline, report: Report) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the same as an event of no step of the view."""
     for check in loss_checks(pipeline):
-        yield dg.AssetCheckEvaluation(asset_key=check.asset_key, check_name=check.name, **_describe(report))
+        yield dg.AssetCheckEvaluation(asset_key=check.asset_key, check_name=check.name, **describe_loss(report))
 
 
-def _describe(report: Report) -> Mapping[str, Any]:
+def describe_loss(report: Report) -> Mapping[str, Any]:
+    """Return the result of the check, as arguments of what Dagster makes of it."""
     return {
         "passed": not report.lost,
         "severity": dg.AssetCheckSeverity.WARN,

@@ -149,7 +149,12 @@ def versions_below(spec: dg.AssetSpec, report: Report) -> dict[str, str]:
     Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated at once.
     """
     versions = {keys.view(below.view): metadata.data_version(below.generation, below.epoch) for below in report.below}
-    return {_tag(INPUT_VERSION, key): version for key, version in versions.items() if key in _inputs_of(spec)}
+    return input_tags({key: version for key, version in versions.items() if key in _inputs_of(spec)})
+
+
+def input_tags(versions: Mapping[dg.AssetKey, str]) -> dict[str, str]:
+    """Return the tags of an asset for the versions of its inputs."""
+    return {_tag(INPUT_VERSION, key): version for key, version in versions.items()}
 
 
 def _inputs_of(spec: dg.AssetSpec) -> list[dg.AssetKey]:

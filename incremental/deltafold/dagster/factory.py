@@ -23,7 +23,8 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs
 
 from deltafold.algebra.results.report import Description
 from deltafold.dagster import automation, checks, keys, steps
-from deltafold.dagster.resources import SUBMIT_VARIABLE, SparkResource, SubmittedSpark, TaskRunner
+from deltafold.dagster.resources import SUBMIT_VARIABLE, SparkResource, SubmittedSpark
+from deltafold.dagster.task_runner import TaskRunner
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 

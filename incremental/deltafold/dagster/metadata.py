@@ -129,15 +129,38 @@ def _first(values: Sequence[str]) -> str:
 
 def view_metadata(done: RefreshedView) -> Metadata:
     """Return the columns, row count, location and plan of a view, and the cost of its refreshes."""
-    columns = [dg.TableColumn(name, kind) for name, kind in done.description.columns]
     return {
-        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
+        **of_columns(done.description),
         "dagster/row_count": dg.MetadataValue.int(done.rows),
         "dagster/uri": dg.MetadataValue.text(done.address.path),
         **({"dagster/table_name": dg.MetadataValue.text(done.address.publish_as)} if done.address.publish_as else {}),
         "plan": dg.MetadataValue.text(done.description.mode),
         "explain": dg.MetadataValue.md(f"```\n{done.description.explain}\n```"),
         "cost": dg.MetadataValue.md(_cost_picture(done.history, done.description.name)),
+    }
+
+
+def of_columns(description: Description) -> dict[str, dg.MetadataValue]:
+    """Return the columns of a view."""
+    columns = [dg.TableColumn(name, kind) for name, kind in description.columns]
+    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns))}
+
+
+def of_lineage(description: Description, sources: Mapping[str, dg.AssetKey]) -> dict[str, dg.MetadataValue]:
+    """Return the columns that each column of a view is computed from, and the columns of which this is not known.
+
+    Args:
+        description: that of the compiled view.
+        sources: the assets of its sources, by name.
+    """
+    lineage = {
+        name: [dg.TableColumnDep(sources[source], column) for source, column in origins if source in sources]
+        for name, origins in description.lineage.items()
+    }
+    unknown = [name for name, _ in description.columns if name not in lineage]
+    return {
+        "dagster/column_lineage": dg.MetadataValue.column_lineage(dg.TableColumnLineage(lineage)),
+        **({"columns without lineage": dg.MetadataValue.text(", ".join(unknown))} if unknown else {}),
     }
 
 

@@ -8,10 +8,6 @@ another one's file.
 PipesSpark starts a process that runs `deltafold step`: under spark-submit, or as a job of a platform. It gets the task,
 and sends back the result, from which the step makes the same events as from one of Dagster's own process. Its progress
 is logged to the run; its standard output and error are the run's, where the client of the platform shows them.
-
-Errors become failed steps that show their cause, and no value of a row (pipelines/tasks.py describes them). Dagster
-stores a failure with its causes in the event database, so a failure has no cause, unless the pipeline declares
-`show_rows_in_errors: true`.
 """
 
 import contextlib
@@ -21,20 +17,20 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
-from deltafold.algebra.errors import DeltafoldError
 from deltafold.cli.orchestrator import EXTRA, read_fault
+from deltafold.dagster.task_runner import StepContext, end_when_cancelled, failure_of, failures
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.declaration import SparkPart
-from deltafold.pipelines.tasks import Task, TaskFault, TaskResult, explain_fault, read_result
+from deltafold.pipelines.tasks import Task, TaskResult, read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,63 +41,6 @@ HOST_VARIABLE = "DELTAFOLD_SPARK_HOST"
 SUBMIT_VARIABLE = "DELTAFOLD_SUBMIT"
 AGAIN = "What was begun is finished by the next attempt or run."
 GRACE_SECONDS = 20.0  # for a process that is asked to end
-StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
-
-CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
-
-
-class CancelledStepError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
-    """A step's run was cancelled. As a DagsterError it ends the run: other interrupts are tried again by CRASHES."""
-
-
-@contextlib.contextmanager
-def end_when_cancelled() -> Generator[None]:
-    """Raise CancelledStepError for an interrupt of the body."""
-    try:
-        yield
-    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
-        raise CancelledStepError from interrupt
-
-
-@contextlib.contextmanager
-def failures(pipeline: Pipeline) -> Generator[None]:
-    """Raise the exceptions of the body as Dagster Failures, without values of rows unless the pipeline shows them.
-
-    Raises:
-        dg.Failure: with the traceback of the exception, whose lines are code.
-        CancelledStepError: the run was cancelled.
-    """
-    shown = pipeline.declaration.show_rows_in_errors
-    from deltafold.spark.lost import explain_lost_spark
-
-    try:
-        with end_when_cancelled(), explain_lost_spark():
-            yield
-    except CancelledStepError:
-        raise
-    except Exception as error:
-        if shown and not isinstance(error, DeltafoldError):
-            raise
-        failure = failure_of(explain_fault(error, show_rows=shown))
-        raise failure.with_traceback(error.__traceback__) from (error if shown else None)
-
-
-def failure_of(fault: TaskFault) -> dg.Failure:
-    """Return the failure of a step for a fault, which the step's policy tries again if that may help."""
-    metadata = {name: dg.MetadataValue.text(text) for name, text in fault.parts.items()}
-    return dg.Failure(fault.sentence, metadata=metadata, allow_retries=fault.again)
-
-
-class TaskRunner(Protocol):
-    """Does the part of a step that needs Spark, in this process or in another one."""
-
-    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
-        """Do a task on a pipeline, and log its progress to the run.
-
-        Raises:
-            dg.Failure: with the sentence of the error, without values of rows unless the pipeline shows them.
-        """
-        ...
 
 
 class SparkResource(LazyPySparkResource):
@@ -155,6 +94,18 @@ class SparkResource(LazyPySparkResource):
         return session.start(name, settings={**self.spark_config, **wished.settings}, warm=wished.warm, **options)
 
 
+@dataclass(frozen=True)
+class SessionSpark:
+    """A Spark session with Delta Lake that another resource of the user's has started."""
+
+    session: "SparkSession"
+
+    def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
+        """Do a task on a pipeline in this process; see TaskRunner."""
+        with failures(pipeline):
+            return task.do(pipeline, *catalogue.open(pipeline, self.session), context.log.info)
+
+
 class PipesAnswers(Protocol):
     """What a client of Dagster Pipes returns; a `dg.PipesSession` is one, too."""
 
@@ -172,6 +123,12 @@ class PipesSpark(dg.ConfigurableResource[Any], ABC):
 
     def run(self, context: StepContext, pipeline: Pipeline, task: Task[TaskResult]) -> TaskResult:
         """Do a task on a pipeline in another process; see TaskRunner."""
+        if not pipeline.in_folder:
+            raise dg.Failure(
+                f"{pipeline.name}: another process cannot load a view that is declared in Python or defs.yaml. Declare "
+                "it in a folder of pipelines, or use SparkResource.",
+                allow_retries=False,
+            )
         asked = {"pipeline": pipeline.name, "task": asdict(task)}  # pyright: ignore[reportArgumentType]
         with end_when_cancelled():
             answers = self.launch(context, {EXTRA: asked}).get_custom_messages()

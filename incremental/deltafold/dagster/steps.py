@@ -17,6 +17,7 @@ unless the tables were copied into more buckets; the step's output shows the rew
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -25,10 +26,12 @@ from deltafold.algebra.results.report import Description
 from deltafold.dagster import epochs, keys, metadata
 from deltafold.dagster.checks import loss_checks, loss_events, loss_results
 from deltafold.dagster.partitions import partitions_of
-from deltafold.dagster.resources import CRASHES, TaskRunner
+from deltafold.dagster.task_runner import CRASHES, TaskRunner
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.tasks import LandTask, MaintainTask, RefreshedView, RefreshTask
+
+Materialised = dg.MaterializeResult[Any]
 
 
 class LandingConfig(dg.Config):
@@ -60,18 +63,23 @@ def landing_asset(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
         pool=keys.landing_op(pipeline.name, source),
         retry_policy=CRASHES,
     )
-    def landing(  # pyright: ignore[reportUnknownParameterType]
+    def landing(
         context: dg.AssetExecutionContext, config: LandingConfig, spark: dg.ResourceParam[TaskRunner]
-    ) -> dg.MaterializeResult:  # pyright: ignore[reportMissingTypeArgument]
-        partitions: list[str] = list(context.partition_keys) if partitioned else []
-        landed = spark.run(context, pipeline, LandTask(source, () if config.changed_only else tuple(partitions)))
-        for key in partitions:
-            context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
-        return dg.MaterializeResult(
-            metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
-        )
+    ) -> Materialised:
+        return land(context, spark, pipeline, source, config)
 
     return landing
+
+
+def land(
+    context: dg.AssetExecutionContext, spark: TaskRunner, pipeline: Pipeline, source: str, config: LandingConfig
+) -> Materialised:
+    """Land the run's partitions of a source, or all of an unpartitioned one, and return its materialisation."""
+    partitions: list[str] = list(context.partition_keys) if source in pipeline.partitioned else []
+    landed = spark.run(context, pipeline, LandTask(source, () if config.changed_only else tuple(partitions)))
+    for key in partitions:
+        context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
+    return dg.MaterializeResult(metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version)))
 
 
 class RefreshConfig(dg.Config):
