@@ -1,12 +1,17 @@
-"""Declared pipelines as Dagster's assets, jobs, schedules, sensors and checks.
+"""Maintained views, and pipelines, as assets of Dagster.
 
-    from deltafold.dagster import load_definitions
+In a project that has assets already (docs/dagster.md), take what you need, and no more comes along:
 
-    defs = load_definitions()
+    maintained_view, TableSource           one maintained dataset
+    deltafold_assets, landing_assets       the pipelines of a folder, and the input files that they land
+    DeltafoldTranslator                    their keys, groups, owners, tags and sources, for you to override
+    watched_table                          a Delta table that others write
+    SparkResource, SubmittedSpark, PipesSpark    where Spark runs
+    MaintainedView, DeltafoldPipeline      the same as components, for defs.yaml
 
-is a code location with every pipeline; merge it with others by `dg.Definitions.merge`. Where Spark runs is a resource:
-`SparkResource` in the process of the run, `SubmittedSpark` in one that a command starts, or an own `PipesSpark` on a
-platform. The names are imported at their first use, so that importing this package needs no Dagster.
+Or take a whole code location, with jobs, schedules, sensors and checks of every pipeline: `load_definitions`.
+
+The names are imported at their first use, so that importing this package needs no Dagster.
 """
 
 from __future__ import annotations
@@ -17,16 +22,36 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
+    from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
     from deltafold.dagster.factory import load_definitions
+    from deltafold.dagster.maintained import (
+        TableSource,
+        deltafold_assets,
+        landing_assets,
+        maintained_view,
+        watched_table,
+    )
     from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark
+    from deltafold.dagster.translator import DeltafoldTranslator
 
-__all__ = ["PipesSpark", "SparkResource", "SubmittedSpark", "load_definitions"]
+__all__ = [
+    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource", "SubmittedSpark",
+    "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "watched_table",
+]  # fmt: skip
 
 _MODULES = {
+    "DeltafoldPipeline": "components",
+    "DeltafoldTranslator": "translator",
+    "MaintainedView": "components",
     "PipesSpark": "resources",
     "SparkResource": "resources",
     "SubmittedSpark": "resources",
+    "TableSource": "maintained",
+    "deltafold_assets": "maintained",
+    "landing_assets": "maintained",
     "load_definitions": "factory",
+    "maintained_view": "maintained",
+    "watched_table": "maintained",
 }
 
 
@@ -38,3 +63,7 @@ def __getattr__(name: str) -> object:
         value = getattr(import_module(f"deltafold.dagster.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

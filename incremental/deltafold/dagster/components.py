@@ -1,0 +1,169 @@
+"""Define the components of defs.yaml: one maintained view, and the pipelines of a folder.
+
+`dg scaffold defs deltafold.dagster.MaintainedView revenue` writes a first defs.yaml and its query. Attributes of the
+assets are set there, by `post_processing`, or by a subclass that overrides `get_asset_spec`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import dagster as dg
+
+from deltafold.dagster.maintained import TableSource, deltafold_assets, landing_assets, maintained_view
+from deltafold.dagster.translator import DeltafoldTranslator
+from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.queries import LANGUAGES
+
+QUERY = """\
+SELECT customer, sum(amount) AS revenue
+FROM orders
+GROUP BY customer
+"""
+PIPELINE = """\
+sources:
+  orders: {delta: "${ORDERS:-data/orders}"}
+"""
+
+RESOURCE = dg.Resolver.default(
+    description="The resource that Spark comes from; without one, Spark runs in the process of the step."
+)
+
+
+class ViewScaffolder(dg.Scaffolder[Any]):
+    """Writes a defs.yaml with a query over one table."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write both files."""
+        name = request.target_path.name
+        attributes = {
+            "asset": {"key": name},
+            "query": f"{name}.sql",
+            "sources": {"orders": {"delta": "data/orders", "asset": "orders"}},
+            "warehouse": "data/warehouse",
+            "equals_batch": "100%",
+        }
+        (request.target_path / f"{name}.sql").write_text(QUERY)
+        dg.scaffold_component(request, attributes)
+
+
+class PipelineScaffolder(dg.Scaffolder[Any]):
+    """Writes a defs.yaml, and a folder with a first pipeline."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the files."""
+        revenue = request.target_path / "pipelines" / "revenue"
+        revenue.mkdir(parents=True, exist_ok=True)
+        (revenue / "pipeline.yaml").write_text(PIPELINE)
+        (revenue / "query.sql").write_text(QUERY)
+        dg.scaffold_component(request, {"pipelines": "pipelines", "source_assets": {"orders": "orders"}})
+
+
+@dg.scaffold_with(ViewScaffolder)
+@dataclass
+class MaintainedView(dg.Component, dg.Resolvable):
+    """One maintained view as an asset of your project: its answer follows the Delta tables that its query reads."""
+
+    asset: Annotated[
+        dg.ResolvedAssetSpec,
+        dg.Resolver.default(
+            description="The asset: its key, and group_name, owners, tags, kinds, automation_condition and others."
+        ),
+    ]
+    query: Annotated[
+        str, dg.Resolver.default(description="Spark SQL, or the name of a .sql, .mrql or .py file beside defs.yaml.")
+    ]
+    sources: Annotated[
+        dict[str, TableSource],
+        dg.Resolver.default(description="The Delta tables that the query reads, by name, and who writes them."),
+    ]
+    warehouse: Annotated[
+        str, dg.Resolver.default(description="The folder or URI below which state and answer are kept.")
+    ]
+    name: str | None = None
+    equals_batch: Annotated[
+        str | None,
+        dg.Resolver.default(description="The share of keys that a blocking check compares with the query, such as 1%."),
+    ] = None
+    options: Annotated[
+        Mapping[str, Any],
+        dg.Resolver.default(description="As in pipeline.yaml: policy, publish_as, on_change, on_lost, chunk, spark, …"),
+    ] = field(default_factory=dict[str, Any])
+    resource_key: Annotated[str | None, RESOURCE] = None
+    pool: str | None = None
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the asset, and nothing else."""
+        is_file = Path(self.query).suffix in LANGUAGES and "\n" not in self.query
+        view = maintained_view(
+            self.asset,
+            context.path / self.query if is_file else self.query,
+            sources=self.sources,
+            warehouse=self.warehouse,
+            name=self.name,
+            equals_batch=self.equals_batch,
+            resource_key=self.resource_key,
+            pool=self.pool,
+            folder=context.project_root,
+            **self.options,
+        )
+        return dg.Definitions(assets=[view])
+
+
+@dg.scaffold_with(PipelineScaffolder)
+@dataclass
+class DeltafoldPipeline(dg.Component, dg.Resolvable):
+    """The pipelines of a folder: one step for all datasets, and an asset for each source whose files are landed."""
+
+    pipelines: Annotated[
+        str, dg.Resolver.default(description="The folder of pipelines, relative to that of defs.yaml.")
+    ] = "pipelines"
+    select: Annotated[
+        Sequence[str] | None, dg.Resolver.default(description="Names of datasets; by default all of the folder.")
+    ] = None
+    source_assets: Annotated[
+        Mapping[str, str],
+        dg.Resolver.default(description="The assets that write the sources, by the sources' names."),
+    ] = field(default_factory=dict[str, str])
+    key_prefix: Annotated[
+        Sequence[str], dg.Resolver.default(description="What the keys of all datasets begin with.")
+    ] = ()
+    equals_batch: bool = True
+    resource_key: Annotated[str | None, RESOURCE] = None
+    pool: str | None = None
+
+    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+        """Return the asset of a dataset; for subclasses to override."""
+        return self._translator.get_asset_spec(pipeline)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the assets, and nothing else."""
+        folder = context.path / self.pipelines
+        translator = _OfComponent(self)
+        landed = landing_assets(folder, select=self.select, translator=translator, resource_key=self.resource_key)
+        refreshed = deltafold_assets(
+            folder,
+            name=f"{context.path.name}__refresh",
+            select=self.select,
+            translator=translator,
+            equals_batch=self.equals_batch,
+            resource_key=self.resource_key,
+            pool=self.pool,
+        )
+        return dg.Definitions(assets=[*landed, refreshed])
+
+    @property
+    def _translator(self) -> DeltafoldTranslator:
+        return DeltafoldTranslator(self.source_assets, self.key_prefix)
+
+
+class _OfComponent(DeltafoldTranslator):
+    """Lets a subclass of the component override specs."""
+
+    def __init__(self, component: DeltafoldPipeline) -> None:
+        super().__init__(component.source_assets, component.key_prefix)
+        self._component = component
+
+    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+        return self._component.get_asset_spec(pipeline)

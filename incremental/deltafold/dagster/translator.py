@@ -1,0 +1,104 @@
+"""Translate datasets into assets: their keys, groups, owners, tags and metadata, for users to override."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from deltafold.pipelines import descriptions
+from deltafold.pipelines.catalogue import Pipeline
+
+KeyLike = str | Sequence[str] | dg.AssetKey
+"""An asset key, its parts, or its text such as `raw/orders`."""
+
+
+def asset_key(key: KeyLike) -> dg.AssetKey:
+    """Return an asset key of its text or its parts."""
+    if isinstance(key, dg.AssetKey):
+        return key
+    return dg.AssetKey.from_user_string(key) if isinstance(key, str) else dg.AssetKey(key)
+
+
+def replace_attributes(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
+    """Return a spec with other attributes."""
+    return spec.replace_attributes(**attributes)  # pyright: ignore[reportUnknownMemberType]
+
+
+class DeltafoldTranslator:
+    """Translates pipelines into asset specs. Subclass it, and override what your project names otherwise.
+
+        class Ours(DeltafoldTranslator):
+            def get_asset_spec(self, pipeline):
+                return super().get_asset_spec(pipeline).replace_attributes(owners=["team:finance"])
+
+    Args:
+        source_assets: the asset that writes a source, by the source's name; by default the asset of that name.
+        key_prefix: parts that the key of each dataset begins with.
+    """
+
+    def __init__(self, source_assets: Mapping[str, KeyLike] | None = None, key_prefix: Sequence[str] = ()) -> None:
+        self._source_assets = {name: asset_key(key) for name, key in (source_assets or {}).items()}
+        self._key_prefix = list(key_prefix)
+
+    def get_asset_key(self, pipeline: Pipeline) -> dg.AssetKey:
+        """Return the key of a dataset: its name, after the prefix."""
+        return dg.AssetKey([*self._key_prefix, pipeline.name])
+
+    def get_source_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
+        """Return the key of a source: of another dataset its own; else the mapped one, or the source's name."""
+        if source in pipeline.below:
+            return self.get_asset_key(pipeline.below[source])
+        if source in self._source_assets:
+            return self._source_assets[source]
+        return self.get_landing_key(pipeline, source) if source in pipeline.landed else dg.AssetKey([source])
+
+    def get_landing_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
+        """Return the key of the table that a source's input files, or its stream, are landed in."""
+        return dg.AssetKey([*self.get_asset_key(pipeline).path, "landed", source])
+
+    def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
+        """Return the asset of a landed source. Its partitions are those that the pipeline declares."""
+        declared = pipeline.declaration.sources[source]
+        landed_from = declared.files or declared.stream
+        assert landed_from is not None, f"{source} of {pipeline.name} is not landed"
+        return dg.AssetSpec(
+            self.get_source_key(pipeline, source),
+            description=f"The {'files' if declared.files else 'stream'} of {source}, as a Delta table.",
+            kinds={"deltalake", landed_from.format},
+            metadata={"format": landed_from.format, "columns": landed_from.schema_ddl},
+        )
+
+    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+        """Return the asset of a dataset. Readers follow a changed key."""
+        return dg.AssetSpec(
+            self.get_asset_key(pipeline),
+            deps=[self.get_source_key(pipeline, source) for source in pipeline.declaration.sources],
+            description=pipeline.declaration.description or None,
+            kinds={"deltalake", "spark"},
+            code_version=descriptions.digest(pipeline),
+            metadata=self.get_metadata(pipeline),
+        )
+
+    def get_metadata(self, pipeline: Pipeline) -> Mapping[str, object]:
+        """Return the metadata of a dataset that is known before it is refreshed."""
+        named = {"dagster/table_name": pipeline.declaration.publish_as} if pipeline.declaration.publish_as else {}
+        return {
+            "query": dg.MetadataValue.md(f"```{pipeline.query.language}\n{pipeline.query.text}\n```"),
+            "dagster/storage_kind": "deltalake",
+            **named,
+            **_code_references(pipeline),
+        }
+
+
+def _code_references(pipeline: Pipeline) -> Mapping[str, dg.MetadataValue]:
+    """Return the file of a query, and the line of a function; nothing for a text."""
+    query = pipeline.query
+    if not query.path.is_file():
+        return {}
+    function = inspect.unwrap(query.given) if callable(query.given) else None
+    line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
+    reference = dg.LocalFileCodeReference(
+        file_path=str(query.path), line_number=line, label=f"query of {pipeline.name}"
+    )
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}

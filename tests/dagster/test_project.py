@@ -1,0 +1,227 @@
+"""In the Dagster project of a user: definitions that merge with theirs, and come with nothing else, without Java."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
+
+import deltafold.dagster as df
+from deltafold.algebra.errors import DeltafoldError
+from deltafold.algebra.results.report import Description
+from deltafold.pipelines import descriptions
+from deltafold.pipelines.catalogue import Pipeline
+from tests.dagster import sales
+from tests.pipelines.declared import write
+from tests.spark.machine import PROJECT
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
+    pytest.mark.filterwarnings("ignore::dagster.PreviewWarning"),
+]
+QUERY = "SELECT customer, sum(amount) AS revenue FROM orders GROUP BY customer"
+RAW = dg.AssetKey(["raw", "orders"])
+VIEW = dg.AssetKey(["marts", "revenue"])
+MANY = """
+import json, os, sys
+from pathlib import Path
+import dagster as dg
+import deltafold.dagster as df
+folder = Path(sys.argv[1])
+views = [
+    df.maintained_view(
+        f"view_{number}", "SELECT k, count(*) AS n FROM t GROUP BY k", sources={"t": "data/t"}, warehouse="warehouse"
+    )
+    for number in range(100)
+]
+theirs = dg.Definitions(assets=views, resources={"deltafold": object()})
+graph = dg.Definitions.merge(theirs, dg.Definitions(assets=[df.deltafold_assets(folder)])).resolve_asset_graph()
+children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+print(json.dumps({
+    "assets": sum(node.is_materializable for node in graph.asset_nodes),
+    "imported": sorted({"py4j", "pyspark", "pandas", "pyarrow", "matplotlib"} & set(sys.modules)),
+    "children": children,
+}))
+"""
+NAMED = """
+import deltafold.dagster as df
+
+class Named(df.DeltafoldPipeline):
+    def get_asset_spec(self, pipeline):
+        return super().get_asset_spec(pipeline).replace_attributes(key=["marts", pipeline.name])
+"""
+
+
+@dg.asset(key=RAW)
+def orders(spark: dg.ResourceParam[str]) -> None:
+    """An asset of the user's."""
+
+
+THEIRS = dg.Definitions(assets=[orders], resources={"spark": "theirs"}, executor=dg.multiprocess_executor)
+
+
+def revenue(**more: Any) -> dg.AssetsDefinition:
+    asset = dg.AssetSpec(
+        VIEW,
+        group_name="marts",
+        owners=["team:finance"],
+        tags={"tier": "gold"},
+        metadata={"slack": "#finance"},
+        automation_condition=dg.AutomationCondition.eager(),
+    )
+    sources = {"orders": df.TableSource("lake/orders", asset="raw/orders")}
+    return df.maintained_view(asset, QUERY, sources=sources, warehouse="warehouse", **more)
+
+
+def test_a_view_merges_with_a_project_that_has_a_spark_of_its_own() -> None:
+    ours = dg.Definitions(assets=[revenue(equals_batch="10%")], resources={"deltafold": df.SparkResource()})
+    merged = dg.Definitions.merge(THEIRS, ours)
+    graph = merged.resolve_asset_graph()
+    assert set(graph.get_all_asset_keys()) == {RAW, VIEW}
+    node = graph.get(VIEW)
+    assert (node.parent_keys, node.group_name, node.owners) == ({RAW}, "marts", ["team:finance"])
+    assert node.automation_condition == dg.AutomationCondition.eager()
+    assert node.kinds == {"deltalake", "spark"} and node.tags["tier"] == "gold"
+    assert node.metadata["slack"] == "#finance" and node.metadata["dagster/storage_kind"] == "deltalake"
+    [check] = graph.asset_check_keys
+    assert check == dg.AssetCheckKey(VIEW, "equals_batch") and graph.get_check_spec(check).blocking
+    assert not (ours.jobs or ours.schedules or ours.sensors or ours.executor)
+    assert set(merged.get_repository_def().get_top_level_resources()) == {"spark", "deltafold"}
+
+
+def test_a_resource_is_needed_under_the_chosen_key_alone() -> None:
+    for options, needed in (({}, {"deltafold"}), ({"resource_key": "lake"}, {"lake"}), ({"resource_key": None}, set())):
+        assert revenue(**options).required_resource_keys - {"io_manager"} == needed  # which every asset has
+
+
+def test_an_option_that_is_wrong_is_said_when_the_project_is_loaded() -> None:
+    with pytest.raises(DeltafoldError, match=r"maintained view `marts__revenue`: policy: `fast` is not one of"):
+        revenue(policy="fast")
+    with pytest.raises(DeltafoldError, match="Did you mean `publish_as`"):
+        revenue(publish_at="x")
+
+
+def test_the_query_of_a_file_and_of_a_function_are_referred_to(tmp_path: Path) -> None:
+    def totals(orders: Any) -> Any:
+        return orders.groupBy("customer").count()
+
+    file = tmp_path / "totals.sql"
+    file.write_text(QUERY)
+    for query, line, shown in ((file, 1, tmp_path / "totals.sql"), (totals, totals.__code__.co_firstlineno, __file__)):
+        view = df.maintained_view("totals", query, sources={"orders": "lake/orders"}, warehouse="w")
+        [spec] = view.specs
+        [reference] = spec.metadata["dagster/code_references"].code_references
+        assert (reference.file_path, reference.line_number) == (str(shown), line)
+
+
+def test_definitions_of_200_datasets_start_no_java_and_import_no_spark(tmp_path: Path) -> None:
+    for number in range(100):
+        write(tmp_path, f"dataset_{number}", "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    environment = os.environ | {"PYTHONPATH": f"{PROJECT}/incremental"}
+    command = [sys.executable, "-W", "ignore", "-c", MANY, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"assets": 200, "imported": [], "children": []}
+
+
+class Ours(df.DeltafoldTranslator):
+    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+        spec = super().get_asset_spec(pipeline)
+        return spec.replace_attributes(key=["marts", pipeline.name], group_name="marts", owners=["team:finance"])
+
+
+def test_a_folder_is_one_step_whose_keys_and_sources_are_the_users(tmp_path: Path) -> None:
+    low = sales.declare(tmp_path, besides=sales.BESIDES)
+    write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
+    described = Description(
+        name="sales",
+        fingerprint="f",
+        mode="incremental",
+        states=(),
+        columns=(("shop", "string"), ("rank", "int")),
+        explain="",
+        sources=("sales", "rates"),
+        lineage={"shop": (("sales", "shop"), ("rates", "shop"))},
+    )
+    descriptions.save_description(low, described, print)
+    translator = Ours(source_assets={"rates": RAW})
+    datasets = df.deltafold_assets(tmp_path, translator=translator)
+    assert datasets.can_subset and datasets.node_def.name == f"{tmp_path.name}__refresh"
+    landings = df.landing_assets(tmp_path, translator=translator)
+    graph = dg.Definitions(
+        assets=[datasets, *landings], resources={"deltafold": df.SparkResource()}
+    ).resolve_asset_graph()
+    sales_key, top = dg.AssetKey(["marts", "sales"]), dg.AssetKey(["marts", "top"])
+    landed = dg.AssetKey(["sales", "landed", "sales"])
+    assert graph.get(top).parent_keys == {sales_key}
+    assert {landed, RAW, dg.AssetKey("towns")} < graph.get(sales_key).parent_keys
+    assert graph.get(landed).partitions_def is not None and graph.get(top).group_name == "marts"
+    assert not [key for key in graph.get_all_asset_keys() if "state" in key.path or "source" in key.path]
+    lineage = graph.get(sales_key).metadata["dagster/column_lineage"].lineage
+    assert lineage.deps_by_column == {"shop": [dg.TableColumnDep(RAW, "shop"), dg.TableColumnDep(landed, "shop")]}
+    assert graph.get(sales_key).metadata["columns without lineage"].value == "rank"
+    assert [spec.key for spec in df.deltafold_assets(tmp_path, select=["top"]).specs] == [dg.AssetKey("top")]
+
+
+def test_a_watched_table_has_the_version_of_its_log(tmp_path: Path) -> None:
+    sales.commit(tmp_path / "orders", 3)
+    watched = df.watched_table("raw/orders", str(tmp_path / "orders"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = dg.Definitions(assets=[watched]).resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=instance).success
+        event = instance.get_latest_data_version_record(RAW)
+    assert event is not None and event.asset_observation is not None
+    assert (event.asset_observation.tags or {})["dagster/data_version"] == "3"
+
+
+@pytest.fixture
+def sandbox() -> Any:
+    with create_defs_folder_sandbox() as made:
+        yield made
+
+
+def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox: DefsFolderSandbox) -> None:
+    folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
+    content = yaml.safe_load((folder / "defs.yaml").read_text())
+    assert content["attributes"]["query"] == "revenue.sql" and (folder / "revenue.sql").is_file()
+    content["type"] = "deltafold.dagster.MaintainedView"
+    content["attributes"]["sources"]["orders"]["asset"] = "raw/orders"
+    attributes = {"group_name": "marts", "automation_condition": "{{ automation_condition.eager() }}"}
+    content["post_processing"] = {"assets": [{"target": "*", "attributes": attributes}]}
+    (folder / "defs.yaml").write_text(yaml.safe_dump(content))
+    with sandbox.build_all_defs() as defs:
+        graph = dg.Definitions.merge(THEIRS, defs).resolve_asset_graph()
+        node = graph.get(dg.AssetKey("revenue"))
+        assert (node.parent_keys, node.group_name) == ({RAW}, "marts")
+        assert node.automation_condition == dg.AutomationCondition.eager()
+        assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
+
+
+def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: DefsFolderSandbox) -> None:
+    folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
+    with sandbox.load_component_and_build_defs(folder) as (component, defs):
+        assert isinstance(component, df.DeltafoldPipeline)
+        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {dg.AssetKey("revenue")}
+    (folder.parent / "named.py").write_text(NAMED)
+    text = (folder / "defs.yaml").read_text()
+    own = text.replace("deltafold.dagster.components.DeltafoldPipeline", f"{sandbox.project_name}.defs.named.Named")
+    (folder / "defs.yaml").write_text(own)
+    with sandbox.load_component_and_build_defs(folder) as (_, defs):
+        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {VIEW}
+
+
+def test_dg_finds_the_components() -> None:
+    """By the entry point, whose module lists them."""
+    points = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points["dagster_dg_cli.registry_modules"] == {"deltafold": "deltafold.dagster"}
+    found = {
+        name for name in dir(df) if isinstance(getattr(df, name), type) and issubclass(getattr(df, name), dg.Component)
+    }
+    assert found == {"MaintainedView", "DeltafoldPipeline"}
