@@ -55,7 +55,7 @@ def _trace(plan: Plan, loops: _Loops) -> dict[str, Origins]:
         case Loop():
             return _by_name(plan.columns, _fixpoint(plan, loops))
         case Union():
-            return _by_name(plan.columns, _align(_ordered(child, loops) for child in plan.children))
+            return _by_name(plan.columns, _align(_trace_positions(child, loops) for child in plan.children))
         case StateRead() | Unsupported():
             return dict.fromkeys(column.name for column in plan.columns)
         case Project() | Filter() | Generate() | Expand() | Join() | Aggregate() | GroupwiseOp():
@@ -95,7 +95,7 @@ def _compute(
             assert_never(plan)
 
 
-def _ordered(plan: Plan, loops: _Loops) -> list[Origins]:
+def _trace_positions(plan: Plan, loops: _Loops) -> list[Origins]:
     """Return the origins of a plan's columns by position."""
     traced = _trace(plan, loops)
     return [traced[column.name] for column in plan.columns]
@@ -103,8 +103,8 @@ def _ordered(plan: Plan, loops: _Loops) -> list[Origins]:
 
 def _fixpoint(loop: Loop, loops: _Loops) -> list[Origins]:
     """Return the origins of a loop's columns: those of its start and of its step over itself, until none is added."""
-    reached = _ordered(loop.init, loops)
-    while (grown := _align([reached, _ordered(loop.step, {**loops, loop.name: reached})])) != reached:
+    reached = _trace_positions(loop.init, loops)
+    while (grown := _align([reached, _trace_positions(loop.step, {**loops, loop.name: reached})])) != reached:
         reached = grown
     return reached
 
