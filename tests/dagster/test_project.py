@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
@@ -15,11 +16,14 @@ from dagster.components.testing import DefsFolderSandbox, create_defs_folder_san
 
 import deltafold.dagster as df
 from deltafold.algebra.errors import DeltafoldError
-from deltafold.algebra.results.report import Description
+from deltafold.algebra.results.address import Address
+from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.tasks import RefreshedView, VerifyTask
 from tests.dagster import sales
 from tests.pipelines.declared import write
+from tests.pipelines.test_docs import blocks
 from tests.spark.machine import PROJECT
 
 pytestmark = [
@@ -57,6 +61,41 @@ class Named(df.DeltafoldPipeline):
     def get_asset_spec(self, pipeline):
         return super().get_asset_spec(pipeline).replace_attributes(key=["marts", pipeline.name])
 """
+
+
+class Pretended(dg.ConfigurableResource):
+    """Refreshes nothing; the dataset `differs` is not equal to its query."""
+
+    differs: str = ""
+
+    def run(self, context: object, pipeline: Pipeline, task: object) -> object:
+        if isinstance(task, VerifyTask):
+            ok = pipeline.name != self.differs
+            measured: Any = {"missing": 0, "extra": 0, "rows": 1, "versions": {}, "sample": (), "sentence": "compared"}
+            return Verification(view=pipeline.name, ok=ok, **measured)
+        report = Report(view=pipeline.name, epoch=1, generation=1, verdict="applied", sentence="refreshed")
+        address: Any = {"table": "", "version": 0, "generation": 1, "epoch": 1, "columns": (), "finished": ""}
+        return RefreshedView(
+            report=report,
+            description=described(pipeline.name),
+            rows=1,
+            address=Address(view=pipeline.name, path="/wh", **address),
+            history=(),
+            locations={},
+        )
+
+
+def described(name: str) -> Description:
+    return Description(
+        name=name,
+        fingerprint="f",
+        mode="incremental",
+        states=(),
+        columns=(("shop", "string"), ("rank", "int")),
+        explain="",
+        sources=("sales", "rates"),
+        lineage={"shop": (("sales", "shop"), ("rates", "shop"))},
+    )
 
 
 @dg.asset(key=RAW)
@@ -140,17 +179,7 @@ class Ours(df.DeltafoldTranslator):
 def test_a_folder_is_one_step_whose_keys_and_sources_are_the_users(tmp_path: Path) -> None:
     low = sales.declare(tmp_path, besides=sales.BESIDES)
     write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
-    described = Description(
-        name="sales",
-        fingerprint="f",
-        mode="incremental",
-        states=(),
-        columns=(("shop", "string"), ("rank", "int")),
-        explain="",
-        sources=("sales", "rates"),
-        lineage={"shop": (("sales", "shop"), ("rates", "shop"))},
-    )
-    descriptions.save_description(low, described, print)
+    descriptions.save_description(low, described("sales"), print)
     translator = Ours(source_assets={"rates": RAW})
     datasets = df.deltafold_assets(tmp_path, translator=translator)
     assert datasets.can_subset and datasets.node_def.name == f"{tmp_path.name}__refresh"
@@ -168,6 +197,36 @@ def test_a_folder_is_one_step_whose_keys_and_sources_are_the_users(tmp_path: Pat
     assert lineage.deps_by_column == {"shop": [dg.TableColumnDep(RAW, "shop"), dg.TableColumnDep(landed, "shop")]}
     assert graph.get(sales_key).metadata["columns without lineage"].value == "rank"
     assert [spec.key for spec in df.deltafold_assets(tmp_path, select=["top"]).specs] == [dg.AssetKey("top")]
+
+
+def test_a_prefix_of_a_modules_assets_is_theirs_too() -> None:
+    """Protects from a step that looks for the keys which its assets had in their module, and does nothing."""
+    module = ModuleType("module")
+    module.__dict__["view"] = revenue(equals_batch="1%")
+    assets = dg.load_assets_from_modules([module], key_prefix="shop")
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(assets, resources={"deltafold": Pretended()}, instance=instance)
+    keys = {dg.AssetKey(["shop", *VIEW.path])}
+    assert {event.asset_key for event in done.get_asset_materialization_events()} == keys
+    assert {check.asset_key for check in done.get_asset_check_evaluations()} == keys
+
+
+def test_a_dataset_that_differs_stops_its_readers_and_no_others(tmp_path: Path) -> None:
+    sales.declare(tmp_path)
+    write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
+    write(tmp_path, "other", "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    datasets = df.deltafold_assets(tmp_path, retry_policy=None)
+    pretended = {"deltafold": Pretended(differs="sales")}
+
+    def run(*keys: str) -> tuple[bool, set[str]]:
+        with dg.DagsterInstance.ephemeral() as instance:
+            done = dg.materialize(
+                [datasets], selection=list(keys), resources=pretended, instance=instance, raise_on_error=False
+            )
+        return done.success, {str(event.materialization.label) for event in done.get_asset_materialization_events()}
+
+    assert run("sales", "top", "other") == (False, {"sales", "other"})
+    assert run("top") == (True, {"top"})
 
 
 def test_a_watched_table_has_the_version_of_its_log(tmp_path: Path) -> None:
@@ -202,6 +261,15 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
         assert (node.parent_keys, node.group_name) == ({RAW}, "marts")
         assert node.automation_condition == dg.AutomationCondition.eager()
         assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
+
+
+def test_the_view_of_the_docs_is_loaded(sandbox: DefsFolderSandbox) -> None:
+    [declared] = [block for block in blocks("yaml", PROJECT / "docs" / "dagster.md") if "MaintainedView" in block]
+    folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
+    (folder / "defs.yaml").write_text(declared)
+    with sandbox.load_component_and_build_defs(folder) as (_, defs):
+        node = defs.resolve_asset_graph().get(VIEW)
+    assert (node.parent_keys, node.group_name, node.owners) == ({RAW}, "marts", ["team:finance"])
 
 
 def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: DefsFolderSandbox) -> None:

@@ -5,7 +5,7 @@ query, stops its readers and no others: those are materialised, and then the ste
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -87,9 +87,18 @@ def refresh_step(
         op_tags=op_tags,
     )
     def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
-        yield from _Run(context, find_runner(context, resource_key), datasets, rebuild=config.rebuild).results()
+        runner = find_runner(context, resource_key)
+        yield from _Run(context, runner, _with_keys_of(context, datasets), rebuild=config.rebuild).results()
 
     return refresh
+
+
+def _with_keys_of(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
+    """Return the datasets under the keys of the run: `load_assets_from_modules` may have put a prefix before them."""
+    keys = context.assets_def.keys_by_output_name
+    placed = [keys.get(dataset.spec.key.to_python_identifier(), dataset.spec.key) for dataset in datasets]
+    specs = [replace_attributes(each.spec, key=key) for each, key in zip(datasets, placed, strict=True)]
+    return [replace(dataset, spec=spec) for dataset, spec in zip(datasets, specs, strict=True)]
 
 
 class _Run:
