@@ -1,6 +1,7 @@
 """Runs in a user's project: a view over an asset of theirs, and datasets of a folder of which one is broken."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -55,7 +56,7 @@ def test_a_view_follows_an_asset_of_the_users(tmp_path: Path, spark: SparkSessio
         second = run(instance, REVENUE)
     assert [check.passed for check in second.get_asset_check_evaluations()] == [True]
     [event] = second.get_asset_materialization_events()
-    shown = event.materialization.metadata
+    shown: Any = event.materialization.metadata
     assert shown["dagster/row_count"].value == 1 and shown["epoch"].value == 2
     columns = shown["dagster/column_schema"].schema.columns
     assert [(column.name, column.type) for column in columns] == [("customer", "string"), ("revenue", "bigint")]

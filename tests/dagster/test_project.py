@@ -203,7 +203,7 @@ def test_a_prefix_of_a_modules_assets_is_theirs_too() -> None:
     """Protects from a step that looks for the keys which its assets had in their module, and does nothing."""
     module = ModuleType("module")
     module.__dict__["view"] = revenue(equals_batch="1%")
-    assets = dg.load_assets_from_modules([module], key_prefix="shop")
+    assets: Any = dg.load_assets_from_modules([module], key_prefix="shop")
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize(assets, resources={"deltafold": Pretended()}, instance=instance)
     keys = {dg.AssetKey(["shop", *VIEW.path])}
