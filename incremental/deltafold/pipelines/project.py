@@ -1,0 +1,106 @@
+"""Define a project: datasets that read each other and tables of the catalog, whichever files declare them.
+
+A loader reads the files of one tool (Spark Declarative Pipelines, dbt) and returns a `Project`. It gives
+
+- names: of every dataset as its tool spells them, with one to three parts; `catalog` and `database` complete shorter
+  ones. No two datasets have the same complete name; case does not distinguish them (Spark's rule).
+- queries: as SQL text over these names, or as a function of a `Read`. What a query reads is found in the query
+  (`graph`), so a loader declares no dependency, and lists datasets in any order. A name denotes a dataset of the
+  project, else a table of the catalog.
+- kept: False for what its tool does not store (temporary views, dbt's `view` and `ephemeral` models), which is inlined
+  into its readers.
+- origins: file and line of each declaration, which errors cite.
+- refusals: everything in the files that has no meaning here. They are collected, not raised, so that a user sees all
+  of them at once, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    Read = Callable[[str], DataFrame]  # returns the rows of a dataset, or of a table of the catalog, by its name
+    QueryFunction = Callable[[Read], DataFrame]
+
+RefreshPolicy = Literal["auto", "incremental", "incremental_strict", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The file and the line (from 1) of a declaration."""
+
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """The options of a published table; schema: DDL of its columns, or their names; empty where none is declared."""
+
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    schema: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A query and the table that keeps its answer.
+
+    kept: whether it has a table of its own; policy: `auto` recomputes where that is cheaper or the query cannot be
+    maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always.
+    """
+
+    name: str
+    query: str | QueryFunction
+    origin: Origin
+    kept: bool = True
+    policy: RefreshPolicy = "auto"
+    options: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """A streaming query whose rows are appended to a streaming table, each once."""
+
+    name: str
+    query: str | QueryFunction
+    origin: Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamingTable:
+    """A table to which flows append; what reads it sees a source whose rows are only added."""
+
+    name: str
+    flows: tuple[Flow, ...]
+    origin: Origin
+    options: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project as its files declare it.
+
+    storage: the folder or URI of states, answers and checkpoints; catalog and database: of names that have fewer parts,
+    None for the session's; settings: of Spark's session, for all queries; refusals: see the module.
+    """
+
+    name: str
+    folder: Path
+    storage: str
+    datasets: tuple[Dataset, ...]
+    streaming_tables: tuple[StreamingTable, ...] = ()
+    catalog: str | None = None
+    database: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    refusals: tuple[str, ...] = ()
