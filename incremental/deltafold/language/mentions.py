@@ -85,6 +85,17 @@ def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFra
 
 def find_tables(plan: J, *, case_sensitive: bool) -> Iterator[str]:
     """Yield the names of the tables of a parsed plan in lower case; COMPUTED where one cannot be known."""
+    for relation in find_relations(plan, case_sensitive=case_sensitive):
+        yield COMPUTED if relation is None else name_parts(relation)[-1].lower()
+
+
+def name_parts(relation: J) -> tuple[str, ...]:
+    """Return the parts of the name of an unresolved relation."""
+    return tuple(map(str, catalyst.sequence(relation.multipartIdentifier())))
+
+
+def find_relations(plan: J, *, case_sensitive: bool) -> Iterator[J | None]:
+    """Yield the unresolved relations of a parsed plan that denote tables; None where the name cannot be known."""
     waiting: list[tuple[J, frozenset[str]]] = [(plan, frozenset())]  # with the names of common tables around
     while waiting:
         node, common = waiting.pop()
@@ -92,9 +103,9 @@ def find_tables(plan: J, *, case_sensitive: bool) -> Iterator[str]:
         children = catalyst.sequence(node.children())
         match kind:
             case "UnresolvedRelation":
-                *schema, name = map(str, catalyst.sequence(node.multipartIdentifier()))
+                *schema, name = name_parts(node)
                 if schema or (name if case_sensitive else name.lower()) not in common:
-                    yield name.lower()
+                    yield node
             case "UnresolvedWith":
                 for relation in catalyst.sequence(node.cteRelations()):
                     waiting.append((relation._2(), common))
@@ -105,7 +116,7 @@ def find_tables(plan: J, *, case_sensitive: bool) -> Iterator[str]:
                 waiting.append((node.relation(), common))
             case _:
                 if kind == NAMELESS or not (children or kind in WITHOUT_TABLES):
-                    yield COMPUTED
+                    yield None
                 inner = catalyst.sequence(node.innerChildren())  # the subqueries of its expressions
                 waiting += [(child, common) for child in (*children, *inner)]
 

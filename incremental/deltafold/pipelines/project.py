@@ -4,7 +4,7 @@ A loader reads the files of one tool (Spark Declarative Pipelines, dbt) and retu
 
 - names: of every dataset as its tool spells them, with one to three parts; `catalog` and `database` complete shorter
   ones. No two datasets have the same complete name; case does not distinguish them (Spark's rule).
-- queries: as SQL text over these names, or as a function of a `Read`. What a query reads is found in the query
+- queries: as SQL text over these names, or as a function of a `Reader`. What a query reads is found in the query
   (`graph`), so a loader declares no dependency, and lists datasets in any order. A name denotes a dataset of the
   project, else a table of the catalog.
 - kept: False for what its tool does not store (temporary views, dbt's `view` and `ephemeral` models), which is inlined
@@ -19,15 +19,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    Read = Callable[[str], DataFrame]  # returns the rows of a dataset, or of a table of the catalog, by its name
-    QueryFunction = Callable[[Read], DataFrame]
-
+QueryFunction = Callable[["Reader"], "DataFrame"]
 RefreshPolicy = Literal["auto", "incremental", "incremental_strict", "full"]
+
+
+class Reader(Protocol):
+    """Reads datasets, streaming tables and tables of the catalog by name, for a query function."""
+
+    def table(self, name: str) -> DataFrame:
+        """Return the rows."""
+        ...
+
+    def stream(self, name: str) -> DataFrame:
+        """Return the rows as a stream; for a flow alone."""
+        ...
+
+    def sql(self, text: str) -> DataFrame:
+        """Return the frame of a SQL text over them."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

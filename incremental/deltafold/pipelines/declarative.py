@@ -1,0 +1,514 @@
+"""Load an unmodified project of Spark Declarative Pipelines: `spark-pipeline.yml`, Python and SQL files.
+
+Spark's own code reads the specification and registers what the decorators declare; Catalyst parses SQL files.
+| declared | here |
+| --- | --- |
+| materialized view | a dataset |
+| temporary view | a dataset that is not kept |
+| streaming table with flows | a streaming table |
+| streaming table with an AUTO CDC flow (SCD 1) | a dataset: the latest event of each key that deletes nothing |
+| sink, format other than Delta, `spark_conf` of one dataset, other SQL statements | refused |
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, QueryError, explain_missing_packages
+from deltafold.algebra.sqltext import quoted
+from deltafold.language.mentions import name_parts
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project import (
+    Dataset,
+    Flow,
+    Origin,
+    Project,
+    QueryFunction,
+    Reader,
+    RefreshPolicy,
+    StreamingTable,
+    TableOptions,
+)
+from deltafold.pipelines.project_session import ProjectSession, active, reading
+from deltafold.pipelines.queries import UncompiledFile
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import J, JavaError
+from deltafold.spark.java_errors import sentence_of_analysis
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.cli import PipelineSpec
+    from pyspark.pipelines.flow import AutoCdcFlow
+    from pyspark.pipelines.graph_element_registry import GraphElementRegistry
+
+POLICY_PROPERTY = "deltafold.refresh_policy"
+DELTA = "delta"
+_FIXES = {
+    "SetCommand": "Write the setting under `configuration` in the specification",
+    "SetNamespaceCommand": "Write `database` in the specification, or whole names",
+    "SetCatalogCommand": "Write `catalog` in the specification, or whole names",
+    "CreateView": "Declare a temporary or a materialized view",
+}
+
+
+def find_spec(folder: Path) -> Path | None:
+    """Return the specification in a folder or the nearest one around it, None if there is none; needs no Spark."""
+    for around in (folder, *folder.parents):
+        for name in ("spark-pipeline.yml", "spark-pipeline.yaml"):
+            if (around / name).is_file():
+                return around / name
+    return None
+
+
+def read_spec(path: Path) -> PipelineSpec:
+    """Return the specification of a project, as Spark reads it. Raises DeclarationError."""
+    with explain_missing_packages():
+        from pyspark.pipelines.cli import load_pipeline_spec
+    if not path.is_file():
+        raise DeclarationError(f"{path}: there is no such file. Name a specification, such as spark-pipeline.yml.")
+    try:
+        return load_pipeline_spec(path)
+    except Exception as error:  # Spark's loader lets errors of YAML and of Python through
+        raise DeclarationError(f"{path}: {str(error).rstrip('.')}. Correct it.") from error
+
+
+def load_project(path: Path, spark: SparkSession, spec: PipelineSpec | None = None) -> Project:
+    """Return the project of a specification; runs the modules of its Python files. Raises DeclarationError.
+
+    What has no meaning here is in `Project.refusals`.
+    """
+    spec = spec or read_spec(path)
+    folder = path.parent.resolve()
+    loader = _Loader(folder, ProjectSession(spark), _Declared())
+    with _working_in(folder), loader.registering():
+        for library in spec.libraries:
+            for file in sorted(folder.glob(library.include)):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    loader.load(file)
+    declared = loader.declared
+    return Project(
+        name=spec.name,
+        folder=folder,
+        storage=spec.storage,
+        datasets=tuple(declared.datasets()),
+        streaming_tables=tuple(declared.streaming_tables()),
+        catalog=spec.catalog,
+        database=spec.database,
+        settings=dict(spec.configuration),
+        refusals=tuple(declared.refusals),
+    )
+
+
+@dataclass
+class _Table:
+    """A declared table or view, before it is known which flows write to it; inlined: a temporary view."""
+
+    name: str
+    origin: Origin
+    options: TableOptions
+    streaming: bool = False
+    inlined: bool = False
+    queries: list[Flow] = field(default_factory=list[Flow])
+    cdc: list[Flow] = field(default_factory=list[Flow])
+
+
+@dataclass
+class _Declared:
+    """What the files of a project declare; targets: the table of each flow."""
+
+    tables: dict[str, _Table] = field(default_factory=dict[str, _Table])
+    flows: list[tuple[str, Flow, bool]] = field(default_factory=list[tuple[str, Flow, bool]])
+    refusals: list[str] = field(default_factory=list[str])
+
+    def refuse(self, origin: Origin, what: str) -> None:
+        """Add a refusal, `what: cause. fix.`."""
+        self.refusals.append(f"{origin}: {what}")
+
+    def add_table(self, table: _Table) -> None:
+        """Add a table; a second one of its name is refused."""
+        if other := self.tables.get(table.name.lower()):
+            self.refuse(table.origin, f"{table.name}: it is declared in {other.origin}, too. Rename one of them.")
+            return
+        self.tables[table.name.lower()] = table
+
+    def assign_flows(self) -> None:
+        """Give each flow to the table that it writes to."""
+        for target, flow, is_cdc in self.flows:
+            table = self.tables.get(target.lower())
+            if table is None:
+                self.refuse(flow.origin, f"{flow.name}: it writes to {target}, which is not declared. Declare that.")
+            else:
+                (table.cdc if is_cdc else table.queries).append(flow)
+        self.flows.clear()
+
+    def datasets(self) -> Iterator[Dataset]:
+        """Yield materialized and temporary views, and the tables of AUTO CDC flows."""
+        self.assign_flows()
+        for table in self.tables.values():
+            flows = table.cdc or table.queries
+            if table.streaming and not table.cdc:
+                continue
+            if len(table.cdc + table.queries) != 1:
+                kind = "a table of an AUTO CDC flow" if table.cdc else "a view"
+                self.refuse(
+                    table.origin,
+                    f"{table.name}: {len(table.cdc + table.queries)} flows write to it, and {kind} has one. "
+                    "Remove the others, or declare a table for each.",
+                )
+                continue
+            yield Dataset(
+                name=table.name,
+                query=flows[0].query,
+                origin=table.origin,
+                kept=not table.inlined,
+                policy=self._policy(table),
+                options=table.options,
+            )
+
+    def streaming_tables(self) -> Iterator[StreamingTable]:
+        """Yield the tables to which flows append."""
+        for table in self.tables.values():
+            if table.streaming and not table.cdc:
+                yield StreamingTable(
+                    name=table.name, flows=tuple(table.queries), origin=table.origin, options=table.options
+                )
+
+    def _policy(self, table: _Table) -> RefreshPolicy:
+        policy = table.options.properties.get(POLICY_PROPERTY, "auto")
+        if policy not in get_args(RefreshPolicy):
+            self.refuse(
+                table.origin,
+                f"{table.name}: unknown {POLICY_PROPERTY} {policy!r}. Use {', '.join(get_args(RefreshPolicy))}.",
+            )
+            return "auto"
+        return cast(RefreshPolicy, policy)
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Loads the files of a project into what it declares."""
+
+    folder: Path
+    session: ProjectSession
+    declared: _Declared
+
+    @contextmanager
+    def registering(self) -> Generator[None]:
+        """Let Spark's decorators register with this loader."""
+        with explain_missing_packages():
+            from pyspark.pipelines.graph_element_registry import graph_element_registration_context
+        with graph_element_registration_context(_registry(self)), active(self.session):
+            yield
+
+    def load(self, file: Path) -> None:
+        """Load one file. Raises DeclarationError for one that is neither Python nor SQL, or that fails."""
+        if file.suffix == ".py":
+            self._run(file)
+        elif file.suffix == ".sql":
+            self.load_sql(file.read_text(encoding="utf-8-sig"), file)
+        else:
+            raise DeclarationError(f"{file}: it is neither .py nor .sql. Leave it out of the libraries.")
+
+    def _run(self, file: Path) -> None:
+        name = file.stem
+        spec = importlib.util.spec_from_file_location(name, file, loader=UncompiledFile(name, str(file)))
+        assert spec is not None and spec.loader is not None
+        module: ModuleType = importlib.util.module_from_spec(spec)
+        module.__dict__["spark"] = self.session
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise DeclarationError(
+                f"{file}: loading it fails: {type(error).__name__}: {str(error).rstrip('.')}. Correct it."
+            ) from error
+
+    # Python
+
+    def origin(self, location: Any) -> Origin:
+        """Return the place that Spark gives a declaration."""
+        return self._origin(Path(location.filename), location.line_number or 1)
+
+    def _origin(self, file: Path, line: int) -> Origin:
+        return Origin(file=file.relative_to(self.folder) if file.is_relative_to(self.folder) else file, line=line)
+
+    def add_output(self, output: Any) -> None:
+        """Add a table, a view or a sink of Python."""
+        origin, kind = self.origin(output.source_code_location), type(output).__name__
+        if kind == "Sink":
+            self.declared.refuse(origin, f"{output.name}: sinks are not supported. Write to a streaming table.")
+            return
+        if kind == "TemporaryView":
+            options = TableOptions(comment=output.comment or "")
+            self.declared.add_table(_Table(name=output.name, origin=origin, options=options, inlined=True))
+            return
+        self._check_format(output.name, origin, output.format)
+        schema: Any = output.schema or ""
+        options = TableOptions(
+            comment=output.comment or "",
+            properties=dict(output.table_properties),
+            partition_by=tuple(output.partition_cols or ()),
+            cluster_by=tuple(output.cluster_by or ()),
+            schema=schema.toDDL() if isinstance(schema, StructType) else schema,
+        )
+        self._add_table(output.name, origin, options, streaming=kind == "StreamingTable")
+
+    def add_flow(self, flow: Any) -> None:
+        """Add a flow of Python."""
+        origin = self.origin(flow.source_code_location)
+        if flow.spark_conf:
+            self.declared.refuse(
+                origin,
+                f"{flow.name}: `spark_conf` of one flow is not supported. Write the settings under `configuration` in "
+                "the specification.",
+            )
+        query = partial(_call, self.session, flow.func)
+        self.declared.flows.append((flow.target, Flow(name=flow.name, query=query, origin=origin), False))
+
+    def add_cdc_flow(self, flow: AutoCdcFlow) -> None:
+        """Add an AUTO CDC flow of Python."""
+        origin = self.origin(flow.source_code_location)
+        cdc = Flow(name=flow.name or flow.target, query=latest_rows(flow), origin=origin)
+        self.declared.flows.append((flow.target, cdc, True))
+
+    # SQL
+
+    def load_sql(self, text: str, file: Path) -> None:
+        """Add what the statements of a SQL file declare; one that cannot be parsed is refused."""
+        java = catalyst.catalyst(self.session).util
+        position = 0
+        for statement in map(
+            str, catalyst.sequence(catalyst.module(java, "StringUtils").splitSemiColonWithIndex(text, False))
+        ):
+            position = text.index(statement, position)
+            begin = position + len(statement) - len(statement.lstrip())
+            position += len(statement)
+            try:
+                plan = catalyst.parse_plan(self.session, statement)
+            except JavaError as error:
+                origin = self._origin(file, text.count("\n", 0, begin) + 1)
+                self.declared.refuse(origin, f"Spark cannot parse the statement: {sentence_of_analysis(error)}")
+                continue
+            start = position - len(statement) + int(plan.origin().startIndex().get())
+            self._add_statement(plan, statement, self._origin(file, text.count("\n", 0, start) + 1))
+
+    def _add_statement(self, plan: J, statement: str, origin: Origin) -> None:
+        match kind := catalyst.kind(plan):
+            case "CreateMaterializedViewAsSelect" | "CreateStreamingTableAsSelect" | "CreateStreamingTable":
+                name = _sql_name(catalyst.sequence(plan.name().nameParts()))
+                options = self._sql_options(name, plan, origin)
+                self._add_table(name, origin, options, streaming=kind != "CreateMaterializedViewAsSelect")
+                if kind != "CreateStreamingTable":
+                    self._add_sql_flow(name, name, str(plan.originalText()), origin)
+            case "CreateViewCommand" if str(plan.viewType().toString()) == "LocalTempView":
+                name = quoted_if_needed(str(plan.name().table()))
+                columns = [str(pair._1()) for pair in catalyst.sequence(plan.userSpecifiedColumns())]
+                text = str(plan.originalText().get())
+                if columns:
+                    text = f"SELECT * FROM (\n{text}\n) AS t({', '.join(map(quoted, columns))})"
+                options = TableOptions(comment=str(catalyst.option(plan.comment()) or ""))
+                self.declared.add_table(_Table(name=name, origin=origin, options=options, inlined=True))
+                self._add_sql_flow(name, name, text, origin)
+            case "CreateFlowCommand":
+                self._add_insert(plan, statement, origin)
+            case _:
+                fix = _FIXES.get(kind, "Run it outside of the pipeline")
+                self.declared.refuse(origin, f"{kind}: this statement declares nothing in a pipeline. {fix}.")
+
+    def _add_insert(self, plan: J, statement: str, origin: Origin) -> None:
+        """Add the flow of CREATE FLOW … AS INSERT INTO … BY NAME."""
+        name, insert = _sql_name(catalyst.sequence(plan.name().nameParts())), plan.flowOperation()
+        if catalyst.kind(insert) != "InsertIntoStatement":
+            self.declared.refuse(origin, f"{name}: {catalyst.kind(insert)} is not supported. Write INSERT INTO.")
+            return
+        query = insert.query()
+        text = _text_of(self.session, query, statement)
+        if text is None or bool(insert.overwrite()) or not insert.partitionSpec().isEmpty():
+            self.declared.refuse(origin, f"{name}: it is not a plain INSERT INTO … BY NAME. Write it so.")
+            return
+        self._add_sql_flow(_sql_name(name_parts(insert.table())), name, text, origin)
+
+    def _add_sql_flow(self, target: str, name: str, text: str, origin: Origin) -> None:
+        self.declared.flows.append((target, Flow(name=name, query=text, origin=origin), False))
+
+    def _sql_options(self, name: str, plan: J, origin: Origin) -> TableOptions:
+        spec = plan.tableSpec()
+        self._check_format(name, origin, catalyst.option(spec.provider()))
+        if spec.location().isDefined():
+            self.declared.refuse(origin, f"{name}: LOCATION is not supported. Remove it; `storage` has all tables.")
+        partition_by, cluster_by = list[str](), list[str]()
+        for transform in catalyst.sequence(plan.partitioning()):
+            columns = [str(".".join(reference.fieldNames())) for reference in transform.references()]
+            match str(transform.name()):
+                case "identity":
+                    partition_by += columns
+                case "cluster_by":
+                    cluster_by += columns
+                case other:
+                    self.declared.refuse(origin, f"{name}: it is partitioned by {other}(…). Name a column.")
+        properties = {str(pair._1()): str(pair._2()) for pair in catalyst.sequence(spec.properties().toSeq())}
+        columns = [
+            f"{quoted(str(column.name()))} {column.dataType().sql()}" for column in catalyst.sequence(plan.columns())
+        ]
+        return TableOptions(
+            comment=str(catalyst.option(spec.comment()) or ""),
+            properties=properties,
+            partition_by=tuple(partition_by),
+            cluster_by=tuple(cluster_by),
+            schema=", ".join(columns),
+        )
+
+    def _add_table(self, name: str, origin: Origin, options: TableOptions, *, streaming: bool) -> None:
+        if not streaming and (options.partition_by or options.cluster_by):
+            warnings.warn(
+                f"{origin}: {name}: its partitioning and clustering are not applied: Deltafold lays out the tables of "
+                "maintained views itself.",
+                DeltafoldWarning,
+                stacklevel=2,
+            )
+        self.declared.add_table(_Table(name=name, origin=origin, options=options, streaming=streaming))
+
+    def _check_format(self, name: str, origin: Origin, format_: object) -> None:
+        if str(format_ or DELTA).lower() != DELTA:
+            self.declared.refuse(origin, f"{name}: format {format_} is not supported. Use delta, or leave it out.")
+
+
+def _registry(loader: _Loader) -> GraphElementRegistry:
+    """Return a registry of Spark's that hands everything to a loader."""
+    from pyspark.pipelines.graph_element_registry import GraphElementRegistry
+
+    class Registry(GraphElementRegistry):
+        """Receives what decorators declare."""
+
+        def register_output(self, output: Any) -> None:
+            """Add a table, a view or a sink."""
+            loader.add_output(output)
+
+        def register_flow(self, flow: Any) -> None:
+            """Add a flow."""
+            loader.add_flow(flow)
+
+        def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+            """Add an AUTO CDC flow."""
+            loader.add_cdc_flow(flow)
+
+        def register_sql(self, sql_text: str, file_path: Path) -> None:
+            """Add the statements of a SQL file."""
+            loader.load_sql(sql_text, file_path)
+
+    return Registry()
+
+
+def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Reader) -> DataFrame:
+    """Call a query function, which reads by the reader. Raises QueryError with the line where it fails."""
+    with reading(session, reader):
+        try:
+            return function()
+        except (DeltafoldError, PySparkException, Py4JError):
+            raise
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            raise QueryError(
+                f"it raised {type(error).__name__} at {Path(line.filename).name}, line {line.lineno}: "
+                f"{str(error).rstrip('.')}. Correct it."
+            ) from error
+
+
+def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
+    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without those that are deletes.
+
+    Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
+    rows are those of this query over all events. Events without a key or a sequence, at which Spark stops, are left
+    out. Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
+    """
+    keys = [_column_name(key) for key in flow.keys]
+    sequence = _expression(flow.sequence_by)
+    deletes = None if flow.apply_as_deletes is None else _expression(flow.apply_as_deletes)
+    included = None if flow.column_list is None else {_column_name(c).lower() for c in flow.column_list}
+    excluded = {_column_name(c).lower() for c in flow.except_column_list or ()}
+
+    def query(reader: Reader) -> DataFrame:
+        events = reader.table(flow.source)
+        has_key = [F.col(quoted(key)).isNotNull() for key in keys]
+        every = [F.col(quoted(name)) for name in events.columns]
+        rows = events.where(sequence.isNotNull())
+        for condition in has_key:
+            rows = rows.where(condition)
+        latest = rows.groupBy(*(F.col(quoted(key)).alias(f"__key_{number}") for number, key in enumerate(keys))).agg(
+            F.max_by(F.struct(*every), sequence).alias("__event")
+        )
+        latest = latest.select("__event.*")
+        if deletes is not None:
+            latest = latest.where(~F.coalesce(deletes, F.lit(False)))
+        chosen = [
+            name
+            for name in events.columns
+            if (included is None or name.lower() in included) and name.lower() not in excluded
+        ]
+        return latest.select(*(F.col(quoted(name)) for name in chosen))
+
+    return query
+
+
+def _expression(column: Column) -> Column:
+    """Return a column of this session; Spark's API turns texts into columns of Spark Connect."""
+    expression = getattr(column, "_expr", None)
+    if expression is None:
+        return column
+    if type(expression).__name__ == "SQLExpression":
+        return F.expr(str(expression._expr))
+    if type(expression).__name__ == "ColumnReference":
+        return F.col(str(expression._unparsed_identifier))
+    raise QueryError(f"{column}: it is a column of Spark Connect. Write its SQL as a text.")
+
+
+def _column_name(column: Column) -> str:
+    """Return the name of a column that an AUTO CDC flow lists."""
+    return str(cast(Any, _expression(column))._jc.toString()).strip("`")
+
+
+def _text_of(spark: SparkSession, query: J, statement: str) -> str | None:
+    """Return the text of a query within a statement, None if it is not in one piece there."""
+    origin = query.origin()
+    if not origin.startIndex().isDefined():
+        return None
+    text = statement[int(origin.startIndex().get()) :]
+    try:
+        return text if bool(catalyst.parse_plan(spark, text).equals(query)) else None
+    except JavaError:
+        return None
+
+
+def _sql_name(parts: Iterable[object]) -> str:
+    """Return a name as SQL writes it."""
+    return ".".join(quoted_if_needed(str(part)) for part in parts)
+
+
+def quoted_if_needed(part: str) -> str:
+    """Return a part of a name, quoted unless it is a plain identifier."""
+    return part if part.isidentifier() and part.isascii() else quoted(part)
+
+
+@contextmanager
+def _working_in(folder: Path) -> Generator[None]:
+    """Work in a folder, as Spark does while it loads a project."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

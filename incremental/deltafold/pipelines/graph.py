@@ -1,0 +1,334 @@
+"""Find what each query of a project reads, and evaluate queries over the frames of these tables.
+
+A name denotes a dataset or streaming table of the project, else a table of the catalog. Datasets that are not kept are
+evaluated in place, so what remains are relations: kept datasets, streaming tables and tables of the catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import DeltafoldError, QueryError
+from deltafold.algebra.sqltext import quoted
+from deltafold.language.loops.recursion import run_sql
+from deltafold.language.mentions import CASE, find_relations, name_parts
+from deltafold.language.unread import Placeholders
+from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
+from deltafold.spark import catalyst
+from deltafold.spark.catalyst import JavaError
+from deltafold.spark.java_errors import sentence_of_analysis
+
+Parts = tuple[str, ...]
+MOST_PARTS = 3
+READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
+_PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
+_OTHER = re.compile(r"\W", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """A table that a query reads.
+
+    parts: its complete name, in lower case, or `delta` and a path; node: the dataset or streaming table of the project;
+    source: the name of it as a source of a warehouse.
+    """
+
+    parts: Parts
+    source: str
+    node: Dataset | StreamingTable | None = None
+
+    @property
+    def is_path(self) -> bool:
+        """Whether it is named by its path."""
+        return len(self.parts) < MOST_PARTS
+
+    @property
+    def sql(self) -> str:
+        """Its name in a SQL text."""
+        return ".".join(map(quoted, self.parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaves:
+    """Return the frames of relations, as rows and as streams."""
+
+    table: Callable[[Relation], DataFrame]
+    stream: Callable[[Relation], DataFrame]
+
+
+@dataclass(frozen=True)
+class GraphReader:
+    """Reads tables by name for one evaluation of a query; implements `project.Reader`."""
+
+    graph: Graph
+    leaves: Leaves
+    inlining: tuple[str, ...] = ()  # the datasets that are not kept, around this query
+
+    def table(self, name: str) -> DataFrame:
+        """Return the rows of a dataset or table."""
+        return self._read(self.graph.parse(name), streaming=False)
+
+    def stream(self, name: str) -> DataFrame:
+        """Return the rows of a streaming table, or of a table of the catalog, as a stream."""
+        return self._read(self.graph.parse(name), streaming=True)
+
+    def sql(self, text: str) -> DataFrame:
+        """Return the frame of a SQL text over datasets and tables."""
+        spark = self.graph.spark
+        session = catalyst.isolate_session(spark)
+        plan = catalyst.parse_plan(spark, text)
+        relations = list[Any]()
+        for relation in find_relations(plan, case_sensitive=str(spark.conf.get(CASE)) == "true"):
+            if relation is None:
+                raise QueryError("it reads a table whose name is computed. Write the name.")
+            relations.append(relation)
+        views: dict[tuple[Parts, bool], str] = {}
+        edits: list[tuple[int, int, str]] = []
+        for relation in relations:
+            parts, streaming = name_parts(relation), bool(relation.isStreaming())
+            what = self.graph.complete(parts), streaming
+            if what not in views:
+                views[what] = self._name_view(parts, views.values())
+                rows = self._read(parts, streaming=streaming)
+                catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(views[what])
+            origin = relation.origin()
+            edits.append((int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1, quoted(views[what])))
+        for start, end, view in sorted(edits, reverse=True):
+            text = text[:start] + view + text[end:]
+        return run_sql(session, text)
+
+    def _name_view(self, parts: Parts, taken: Iterable[str]) -> str:
+        """Return the name of a temporary view for a table: the last part of its name, which columns may cite."""
+        name = parts[-1] if len(parts) < MOST_PARTS and not _PATH.search(parts[-1]) else _OTHER.sub("_", parts[-1])
+        others = {one.lower() for one in taken}
+        return name if name.lower() not in others else f"{name}_{len(others)}"
+
+    def _read(self, parts: Parts, *, streaming: bool) -> DataFrame:
+        node = self.graph.find(parts)
+        if isinstance(node, Dataset) and not node.kept:
+            check_cycle(node, (*self.inlining, node.name))
+            return self.graph.evaluate(node.query, self.leaves, (*self.inlining, node.name))
+        relation = self.graph.relation(parts, node)
+        return self.leaves.stream(relation) if streaming else self.leaves.table(relation)
+
+
+@dataclass
+class Graph:
+    """The names of a project, completed by its catalog and database."""
+
+    spark: SparkSession
+    project: Project
+    catalog: str = ""
+    database: str = ""
+    nodes: dict[Parts, Dataset | StreamingTable] = field(default_factory=dict[Parts, Dataset | StreamingTable])
+
+    def __post_init__(self) -> None:
+        self.catalog = self.project.catalog or str(self.spark.catalog.currentCatalog())
+        self.database = self.project.database or str(self.spark.catalog.currentDatabase())
+        for node in (*self.project.datasets, *self.project.streaming_tables):
+            key = self.key(node)
+            if other := self.nodes.get(key):
+                raise QueryError(f"{node.origin}: {node.name} is declared in {other.origin}, too. Rename one of them.")
+            self.nodes[key] = node
+
+    def parse(self, name: str) -> Parts:
+        """Return the parts of a name as SQL writes it. Raises QueryError."""
+        parser = catalyst.session(self.spark).sessionState().sqlParser()
+        try:
+            return tuple(map(str, catalyst.sequence(parser.parseMultipartIdentifier(name))))
+        except JavaError as error:
+            raise QueryError(f"{name!r} cannot name a table: {sentence_of_analysis(error)}") from error
+
+    def complete(self, parts: Parts) -> Parts:
+        """Return a complete name in lower case: catalog, database, name. A path stays as it is."""
+        if len(parts) == 2 and parts[0].lower() == "delta" and _PATH.search(parts[1]):
+            return "delta", parts[1]
+        missing = (self.catalog, self.database)[: max(0, MOST_PARTS - len(parts))]
+        return tuple(part.lower() for part in (*missing, *parts))
+
+    def key(self, node: Dataset | StreamingTable) -> Parts:
+        """Return the complete name of a dataset or streaming table."""
+        return self.complete(self.parse(node.name))
+
+    def find(self, parts: Parts) -> Dataset | StreamingTable | None:
+        """Return the dataset or streaming table of a name; None for a table of the catalog.
+
+        A dataset that is not kept is in no database, unless its own name has one.
+        """
+        node = self.nodes.get(self.complete(parts))
+        is_inlined = isinstance(node, Dataset) and not node.kept
+        return None if node is None or (is_inlined and len(parts) > len(self.parse(node.name))) else node
+
+    def relation(self, parts: Parts, node: Dataset | StreamingTable | None) -> Relation:
+        """Return the relation of a name."""
+        complete = self.complete(parts)
+        shown = complete[1:] if complete[0] == self.catalog.lower() else complete
+        shown = shown[1:] if shown is not complete and shown[0] == self.database.lower() else shown
+        name = _OTHER.sub("_", "__".join(shown)).strip("_")
+        return Relation(parts=complete, source=name if name.isidentifier() else f"t_{name}", node=node)
+
+    def evaluate(self, query: str | QueryFunction, leaves: Leaves, inlining: tuple[str, ...] = ()) -> DataFrame:
+        """Return the frame of a query over the frames of relations; inlining: the views that are evaluated for it."""
+        reader = GraphReader(self, leaves, inlining)
+        answer = cast(object, reader.sql(query) if isinstance(query, str) else query(reader))
+        if not isinstance(answer, DataFrame):
+            raise QueryError(f"it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
+        return answer
+
+
+class CycleError(DeltafoldError):
+    """Datasets read each other in a cycle."""
+
+
+def check_cycle(node: Dataset | StreamingTable, chain: tuple[str, ...]) -> None:
+    """Raise CycleError if the last name of a chain of readers is in it before."""
+    if chain[-1] in chain[:-1]:
+        names = " → ".join(chain[chain.index(chain[-1]) :])
+        raise CycleError(f"{node.origin}: the datasets read each other in a cycle ({names}). Remove one.")
+
+
+def check_schema(dataset: Dataset, schema: StructType) -> None:
+    """Raise QueryError if the columns of an answer are not those that its table declares."""
+    if not dataset.options.schema:
+        return
+    declared, answered = (
+        ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in columns)
+        for columns in (catalyst.schema_of(dataset.options.schema), schema)
+    )
+    if declared.lower() != answered.lower():
+        raise QueryError(
+            f"it declares the columns ({declared}) and its query returns ({answered}). Correct one of them."
+        )
+
+
+def stream_of(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return a stream with a schema, of which only the analysis is used."""
+    columns = (F.lit(None).cast(column.dataType).alias(column.name) for column in schema)
+    return spark.readStream.format("rate").load().select(*columns)
+
+
+class _UnavailableError(DeltafoldError):
+    """A query reads a dataset that was refused, which has an error of its own."""
+
+
+@dataclass
+class Reads:
+    """What the queries of a project read, found by analysing each over relations without data.
+
+    order: the nodes, each after those that it reads; reads: the relations of each node, by source; schemas: of each
+    node's answer; refusals: one sentence for each query that cannot be analysed, with file and line.
+    """
+
+    graph: Graph
+    order: list[Dataset | StreamingTable] = field(default_factory=list[Dataset | StreamingTable])
+    reads: dict[Parts, dict[str, Relation]] = field(default_factory=dict[Parts, dict[str, Relation]])
+    schemas: dict[Parts, StructType] = field(default_factory=dict[Parts, StructType])
+    refusals: list[str] = field(default_factory=list[str])
+    _refused: set[Parts] = field(default_factory=set[Parts])
+    _above: list[Parts] = field(default_factory=list[Parts])
+
+    @classmethod
+    def of(cls, graph: Graph) -> Reads:
+        """Return what all queries of a project read."""
+        reads = cls(graph, refusals=list(graph.project.refusals))
+        for key, node in graph.nodes.items():
+            if isinstance(node, StreamingTable) or node.kept:
+                reads._visit(key)
+        return reads
+
+    def below(self, key: Parts) -> set[Parts]:
+        """Return the nodes that a node reads, at any depth."""
+        direct = {relation.parts for relation in self.reads[key].values() if relation.node is not None}
+        return direct.union(*map(self.below, direct))
+
+    def _visit(self, key: Parts) -> None:
+        """Analyse a node after those that it reads; refuses it if it cannot be analysed."""
+        if key in self.schemas or key in self._refused:
+            return
+        node = self.graph.nodes[key]
+        self._above.append(key)
+        try:
+            if isinstance(node, StreamingTable):
+                self._analyse_flows(key, node)
+            else:
+                self._analyse(key, node.query, streaming=False)
+                check_schema(node, self.schemas[key])
+            if key not in self._refused:
+                self.order.append(node)
+        except _UnavailableError:
+            self._refused.add(key)
+        except (DeltafoldError, PySparkException, Py4JError) as error:
+            self._refuse(key, node, node.origin, error)
+        finally:
+            self._above.pop()
+
+    def _refuse(self, key: Parts, node: Dataset | StreamingTable, origin: Origin, error: Exception) -> None:
+        self._refused.add(key)
+        self.schemas.pop(key, None)
+        said = str(error) if isinstance(error, DeltafoldError) else sentence_of_analysis(cast(Any, error))
+        if said not in ("", *self.refusals):
+            self.refusals.append(said if isinstance(error, CycleError) else f"{origin}: {node.name}: {said}")
+
+    def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
+        """Analyse the flows of a streaming table; its schema is that of the first, or the declared one."""
+        if not table.flows:
+            raise QueryError("no flow writes to it. Declare one with append_flow or CREATE FLOW, or remove it.")
+        for flow in table.flows:
+            try:
+                self._analyse(key, flow.query, streaming=True)
+            except (DeltafoldError, PySparkException, Py4JError) as error:
+                self._refuse(key, table, flow.origin, error)
+                return
+        if declared := table.options.schema:
+            self.schemas[key] = catalyst.schema_of(declared)
+
+    def _analyse(self, key: Parts, query: str | QueryFunction, *, streaming: bool) -> None:
+        """Analyse a query over relations without data, and record what it reads."""
+        placeholders = Placeholders()
+        read = self.reads.setdefault(key, {})
+
+        def table(relation: Relation) -> DataFrame:
+            read[relation.source] = relation
+            return placeholders.make(self.graph.spark, relation.parts, self._schema(relation))[0]
+
+        def stream(relation: Relation) -> DataFrame:
+            if not streaming:
+                raise QueryError(READS_STREAM)
+            if isinstance(relation.node, Dataset):
+                raise QueryError(
+                    f"it reads the materialized view {relation.node.name} as a stream, and its rows are changed and "
+                    "removed, too. Read it as a table."
+                )
+            read[relation.source] = relation
+            return stream_of(self.graph.spark, self._schema(relation))
+
+        answer = self.graph.evaluate(query, Leaves(table=table, stream=stream))
+        if streaming and not answer.isStreaming:
+            raise QueryError(
+                "its query reads no stream. Read one (`spark.readStream`, `STREAM table`), or declare a materialized "
+                "view."
+            )
+        if not streaming and answer.isStreaming:
+            raise QueryError(READS_STREAM)
+        self.schemas.setdefault(key, answer.schema)
+
+    def _schema(self, relation: Relation) -> StructType:
+        """Return the schema of a relation; a node of the project is analysed first."""
+        if relation.node is None:
+            return self.graph.spark.table(relation.sql).schema
+        if relation.parts in self._above:
+            chain = [*self._above[self._above.index(relation.parts) :], relation.parts]
+            check_cycle(relation.node, tuple(self.graph.nodes[key].name for key in chain))
+        self._visit(relation.parts)
+        if relation.parts not in self.schemas:
+            raise _UnavailableError("")
+        return self.schemas[relation.parts]

@@ -1,0 +1,146 @@
+"""Give query functions of a project a Spark session that reads the project's datasets by name.
+
+The functions of a Spark Declarative Pipelines project call `spark.table`, `spark.read`, `spark.readStream` and
+`spark.sql` of a session that is injected into their module, or that they ask `SparkSession.active()` for. Within
+`reading`, both are a session whose reads go to a `Reader`; otherwise they are the session itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+from unittest import mock
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from deltafold.algebra.errors import QueryError
+from deltafold.algebra.sqltext import quoted
+from deltafold.pipelines.project import Reader
+
+_READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
+
+
+class ProjectSession(SparkSession):
+    """The Spark session of query functions, over the Java session of another one."""
+
+    def __new__(cls, spark: SparkSession) -> ProjectSession:  # pyright: ignore[reportInconsistentConstructor]
+        """Return a session that shares everything with another one."""
+        session = object.__new__(cls)
+        session.__dict__.update(spark.__dict__)
+        return session
+
+    def __init__(self, spark: SparkSession) -> None:
+        pass  # Spark's would register it as the session of the process
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803 - Spark's names
+        """Return the rows of a dataset or table."""
+        reader = _READER.get()
+        return super().table(tableName) if reader is None else reader.table(tableName)
+
+    def sql(self, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803
+        """Return the frame of a SQL text over datasets and tables."""
+        reader = _READER.get()
+        if reader is None:
+            return cast(Any, super()).sql(sqlQuery, args, **kwargs)
+        if args or kwargs:
+            raise QueryError("it passes arguments to `spark.sql`. Write the values into the text.")
+        return reader.sql(sqlQuery)
+
+    @property
+    def read(self) -> DataFrameReader:
+        """Return a reader of datasets, tables and files."""
+        return ProjectReader(self)
+
+    @property
+    def readStream(self) -> DataStreamReader:  # noqa: N802
+        """Return a reader of streams."""
+        return ProjectStreamReader(self)
+
+
+class ProjectReader(DataFrameReader):
+    """Reads datasets and tables by name, Delta tables by path, and files as Spark does."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self._named = ""
+
+    def format(self, source: str) -> DataFrameReader:
+        """Set the format."""
+        self._named = source.lower()
+        return super().format(source)
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        """Return the rows of a dataset or table."""
+        reader = _READER.get()
+        return super().table(tableName) if reader is None else reader.table(tableName)
+
+    def load(self, path: Any = None, format: Any = None, schema: Any = None, **options: Any) -> DataFrame:
+        """Return the rows of files, or of a Delta table by its path."""
+        reader = _READER.get()
+        is_delta = (format or self._named) == "delta"
+        if reader is not None and is_delta and isinstance(path, str) and schema is None and not options:
+            return reader.table(f"delta.{quoted(path)}")
+        return super().load(path, format, schema, **options)
+
+
+class ProjectStreamReader(DataStreamReader):
+    """Reads streaming tables and tables of the catalog by name, and other streams as Spark does."""
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        """Return the rows of a table as a stream."""
+        reader = _READER.get()
+        return super().table(tableName) if reader is None else reader.stream(tableName)
+
+
+class _Active:
+    """Makes a session the active one of the process while any thread evaluates a function."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._patches: list[Any] = []
+
+    def enter(self, session: ProjectSession) -> None:
+        with self._lock:
+            if self._users == 0:
+                answers = {"active": lambda: session, "getActiveSession": lambda: session}
+                self._patches = [mock.patch.object(SparkSession, name, answer) for name, answer in answers.items()]
+                self._patches.append(mock.patch.object(SparkSession, "_instantiatedSession", session))
+                for patch in self._patches:
+                    patch.start()
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                for patch in self._patches:
+                    patch.stop()
+
+
+_ACTIVE = _Active()
+
+
+@contextmanager
+def active(session: ProjectSession) -> Generator[None]:
+    """Make `SparkSession.active()` and `builder.getOrCreate()` return the session, as in Spark's own pipelines."""
+    _ACTIVE.enter(session)
+    try:
+        yield
+    finally:
+        _ACTIVE.leave()
+
+
+@contextmanager
+def reading(session: ProjectSession, reader: Reader) -> Generator[None]:
+    """Let the session read by a reader in this thread."""
+    token = _READER.set(reader)
+    try:
+        with active(session):
+            yield
+    finally:
+        _READER.reset(token)
