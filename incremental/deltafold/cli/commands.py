@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltafold import __version__, telemetry
-from deltafold.cli import rendering, scaffold
+from deltafold.cli import project, rendering, scaffold
 from deltafold.cli.exit_codes import BUSY, UNEQUAL, UNEXPECTED, USAGE, Commands
 from deltafold.cli.opened import check_range, open_pipeline
 from deltafold.cli.orchestrator import answer_pipes
@@ -62,6 +62,10 @@ SampleOption = Annotated[
     typer.Option(
         "--sample", metavar="SHARE", callback=_check_option(check_share), help="Verify this share of the keys (1%)."
     ),
+]
+SpecOption = Annotated[
+    Path | None,
+    typer.Option("--spec", metavar="FILE", help="The specification of a project.", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -143,14 +147,36 @@ def demo(
 
 @app.command()
 def run(
-    name: NameArgument,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The pipeline's name.")] = None,
     *,
     land: Annotated[bool, typer.Option("--land/--no-land", help="Land new files first.")] = True,
     partition: PartitionOption = None,
     chunk: ChunkOption = None,
+    spec: SpecOption = None,
+    refresh: Annotated[
+        list[str] | None,
+        typer.Option("--refresh", metavar="NAMES", help="Refresh only these datasets of a project (a,b)."),
+    ] = None,
+    full_refresh: Annotated[
+        list[str] | None,
+        typer.Option("--full-refresh", metavar="NAMES", help="Rebuild these datasets of a project (a,b)."),
+    ] = None,
+    full_refresh_all: Annotated[
+        bool, typer.Option("--full-refresh-all", help="Rebuild all datasets of a project.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Land changed files and refresh the view, after the pipelines whose views it reads."""
+    """Land changed files and refresh the view, after the pipelines whose views it reads.
+
+    Without NAME: refresh the datasets of the spark-pipeline.yml in this folder or around it.
+    """
+    if name is None:
+        if partition or chunk or not land:
+            raise typer.BadParameter("--partition, --chunk and --no-land: they need the NAME of a pipeline. Add it.")
+        _run_project(spec, refresh, full_refresh, full_refresh_all=full_refresh_all, as_json=as_json)
+        return
+    if spec or refresh or full_refresh or full_refresh_all:
+        raise typer.BadParameter("--spec, --refresh and --full-refresh are for a project. Leave NAME out.")
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
     partitions = partition or ()
@@ -173,6 +199,39 @@ def run(
         for view, landed in below.items()
     ]
     _print(facts, "\n".join([*filter(None, lines), rendering.render_run(landings, [report])]), as_json=as_json)
+
+
+def _run_project(
+    spec: Path | None,
+    refresh: list[str] | None,
+    full_refresh: list[str] | None,
+    *,
+    full_refresh_all: bool,
+    as_json: bool,
+) -> None:
+    path = project.locate_spec(spec, Path.cwd())
+    from deltafold.pipelines.project_run import Selection, run_project
+
+    selection = Selection(
+        refresh=project.names_in(refresh),
+        full_refresh=project.names_in(full_refresh),
+        full_refresh_all=full_refresh_all,
+    )
+    with project.open_project(path) as (opened, say):
+        opened.open()
+        outcomes = run_project(opened, selection, say)
+    _print([outcome.facts() for outcome in outcomes], project.render_outcomes(outcomes), as_json=as_json)
+    if code := project.exit_code(outcomes):
+        raise typer.Exit(code)
+
+
+@app.command("dry-run")
+def dry_run(*, spec: SpecOption = None) -> None:
+    """Check the datasets of a project, and print what each reads; nothing is read or written."""
+    with project.open_project(project.locate_spec(spec, Path.cwd())) as (opened, _):
+        unknown = opened.open(create=False)
+        text = project.render_graph(opened, unknown)
+    print(text)
 
 
 @app.command()

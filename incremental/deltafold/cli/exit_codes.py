@@ -67,4 +67,9 @@ def _complain(error: Exception) -> int:
         what = f"{type(error).__name__}: {rendering.first_line_of(error)}"
         sentence = f"Unexpected {what} (--debug prints the traceback)"
     print(sentence, file=sys.stderr)
+    return code_of(error)
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, QueryError, explain_missing_packages
+from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, MissingPackageError, QueryError
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.mentions import name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -66,18 +66,9 @@ _FIXES = {
 }
 
 
-def find_spec(folder: Path) -> Path | None:
-    """Return the specification in a folder or the nearest one around it, None if there is none; needs no Spark."""
-    for around in (folder, *folder.parents):
-        for name in ("spark-pipeline.yml", "spark-pipeline.yaml"):
-            if (around / name).is_file():
-                return around / name
-    return None
-
-
 def read_spec(path: Path) -> PipelineSpec:
     """Return the specification of a project, as Spark reads it. Raises DeclarationError."""
-    with explain_missing_packages():
+    with _explaining_extra():
         from pyspark.pipelines.cli import load_pipeline_spec
     if not path.is_file():
         raise DeclarationError(f"{path}: there is no such file. Name a specification, such as spark-pipeline.yml.")
@@ -210,7 +201,7 @@ class _Loader:
     @contextmanager
     def registering(self) -> Generator[None]:
         """Let Spark's decorators register with this loader."""
-        with explain_missing_packages():
+        with _explaining_extra():
             from pyspark.pipelines.graph_element_registry import graph_element_registration_context
         with graph_element_registration_context(_registry(self)), active(self.session):
             yield
@@ -501,6 +492,18 @@ def _sql_name(parts: Iterable[object]) -> str:
 def quoted_if_needed(part: str) -> str:
     """Return a part of a name, quoted unless it is a plain identifier."""
     return part if part.isidentifier() and part.isascii() else quoted(part)
+
+
+@contextmanager
+def _explaining_extra() -> Generator[None]:
+    """Raise MissingPackageError if Spark's own code for pipelines cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackageError(
+            f"pyspark.pipelines: it cannot be imported ({str(error).splitlines()[0].rstrip('.')}). Use Spark 4.1 or later, "
+            "and run pip install 'deltafold[pipelines]'."
+        ) from error
 
 
 @contextmanager

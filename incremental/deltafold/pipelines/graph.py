@@ -264,8 +264,6 @@ class Reads:
                 check_schema(node, self.schemas[key])
             if key not in self._refused:
                 self.order.append(node)
-        except _UnavailableError:
-            self._refused.add(key)
         except (DeltafoldError, PySparkException, Py4JError) as error:
             self._refuse(key, node, node.origin, error)
         finally:
@@ -275,8 +273,9 @@ class Reads:
         self._refused.add(key)
         self.schemas.pop(key, None)
         said = str(error) if isinstance(error, DeltafoldError) else sentence_of_analysis(cast(Any, error))
-        if said not in ("", *self.refusals):
-            self.refusals.append(said if isinstance(error, CycleError) else f"{origin}: {node.name}: {said}")
+        sentence = said if isinstance(error, CycleError) else f"{origin}: {node.name}: {said}"
+        if not isinstance(error, _UnavailableError) and sentence not in self.refusals:
+            self.refusals.append(sentence)
 
     def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
         """Analyse the flows of a streaming table; its schema is that of the first, or the declared one."""
@@ -330,5 +329,5 @@ class Reads:
             check_cycle(relation.node, tuple(self.graph.nodes[key].name for key in chain))
         self._visit(relation.parts)
         if relation.parts not in self.schemas:
-            raise _UnavailableError("")
+            raise _UnavailableError(f"{relation.node.name}: it is refused. Correct it.")
         return self.schemas[relation.parts]

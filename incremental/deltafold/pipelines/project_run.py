@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import CatalogError, DeltafoldError, LostSparkError, QueryError, RefusedError
+from deltafold.algebra.errors import CatalogError, DeltafoldError, LostSparkError, QueryError, RefusedError, SourceError
 from deltafold.algebra.local_path import plain
 from deltafold.algebra.results.report import Report
 from deltafold.algebra.sqltext import literal, quoted
@@ -50,7 +50,7 @@ class ProjectRefusedError(DeclarationError):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run did with one dataset; report: of a maintained one; rows: that flows read."""
+    """What a run did with one dataset; rows: that flows read; report: of a maintained one; error: of a failed one."""
 
     dataset: str
     state: State
@@ -58,6 +58,7 @@ class Outcome:
     seconds: float = 0.0
     rows: int | None = None
     report: Report | None = None
+    error: DeltafoldError | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -129,22 +130,34 @@ class OpenProject:
         if self.reads.refusals:
             raise ProjectRefusedError("\n".join(self.reads.refusals))
 
-    def open(self) -> None:
-        """Create the streaming tables that do not exist, and compile all views. Raises ProjectRefusedError."""
+    def open(self, *, create: bool = True) -> tuple[str, ...]:
+        """Compile all views. Raises ProjectRefusedError.
+
+        create: create the streaming tables that do not exist; else the datasets that read such a table are only
+        analysed, and their names are returned.
+        """
         self.check()
+        missing = set[Parts]()
         for node in self.reads.order:
             if isinstance(node, StreamingTable):
-                self._create(node)
-        refusals = dict[Parts, str]()
+                if create:
+                    self._create(node)
+                elif not self._exists(node):
+                    missing.add(self.graph.key(node))
+        refusals, unknown = dict[Parts, str](), list[str]()
         for node in self.reads.order:
             key = self.graph.key(node)
-            if isinstance(node, Dataset) and not self.reads.below(key) & refusals.keys():
+            below = self.reads.below(key)
+            if below & missing:
+                unknown.append(node.name)
+            elif isinstance(node, Dataset) and not below & refusals.keys():
                 try:
                     self._open(key, node)
                 except DeltafoldError as error:
                     refusals[key] = f"{node.origin}: {node.name}: {error}"
         if refusals:
             raise ProjectRefusedError("\n".join(refusals.values()))
+        return tuple(unknown)
 
     def _open(self, key: Parts, dataset: Dataset) -> None:
         """Declare the sources of a dataset that are new, and create its view, under the first policy that fits."""
@@ -205,11 +218,14 @@ class OpenProject:
 
     # streaming tables
 
+    def _exists(self, table: StreamingTable) -> bool:
+        return self.spark.catalog.tableExists(".".join(map(quoted, self.graph.key(table))))
+
     def _create(self, table: StreamingTable, *, replace_checkpoint: int | None = None) -> None:
         """Create a streaming table if it does not exist, or replace it by an empty one with other checkpoints."""
         key = self.graph.key(table)
         name = ".".join(map(quoted, key))
-        if replace_checkpoint is None and self.spark.catalog.tableExists(name):
+        if replace_checkpoint is None and self._exists(table):
             if self._properties(table).get(STORAGE) != self.root:
                 raise CatalogError(
                     f"{table.origin}: {table.name}: the table exists, and this project did not create it. Rename it, "
@@ -348,8 +364,11 @@ def _refresh(
     except LostSparkError:
         raise
     except (DeltafoldError, PySparkException) as error:
-        said = str(error) if isinstance(error, DeltafoldError) else sentence_of_analysis(error)
-        return Outcome(dataset=node.name, state="failed", sentence=said, seconds=time.monotonic() - began)
+        said = (
+            error if isinstance(error, DeltafoldError) else SourceError(f"{node.name}: {sentence_of_analysis(error)}")
+        )
+        seconds = time.monotonic() - began
+        return Outcome(dataset=node.name, state="failed", sentence=str(said), seconds=seconds, error=said)
 
 
 def describe_published(spark: SparkSession, view: View, dataset: Dataset) -> None:
