@@ -290,10 +290,10 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/c.py, line 7: parquet: format parquet is not supported",
         "transformations/c.py, line 12: sometimes: unknown deltafold.refresh_policy 'sometimes'",
         "transformations/c.py, line 17: failing: ",
-        "transformations/c.py, line 22: batch: its query reads no stream",
+        "transformations/c.py, line 22: batch: query: it reads no stream",
         "transformations/d.sql, line 1: SetCommand: this statement declares nothing",
         "transformations/d.sql, line 2: nowhere: ",
-        "transformations/d.sql, line 4: declared: it declares the columns (a string)",
+        "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",
         "the datasets read each other in a cycle (one → two → one)",
         "transformations/d.sql, line 6: Spark cannot parse the statement",
     ):

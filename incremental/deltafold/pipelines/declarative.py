@@ -414,13 +414,13 @@ def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Re
         except Exception as error:
             line = traceback.extract_tb(error.__traceback__)[-1]
             raise QueryError(
-                f"it raised {type(error).__name__} at {Path(line.filename).name}, line {line.lineno}: "
+                f"query: it raised {type(error).__name__} at {Path(line.filename).name}, line {line.lineno}: "
                 f"{str(error).rstrip('.')}. Correct it."
             ) from error
 
 
 def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
-    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without those that are deletes.
+    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-181).
 
     Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
     rows are those of this query over all events. Events without a key or a sequence, at which Spark stops, are left
@@ -500,9 +500,10 @@ def _explaining_extra() -> Generator[None]:
     try:
         yield
     except ImportError as error:
+        cause = str(error).splitlines()[0].rstrip(".")
         raise MissingPackageError(
-            f"pyspark.pipelines: it cannot be imported ({str(error).splitlines()[0].rstrip('.')}). Use Spark 4.1 or later, "
-            "and run pip install 'deltafold[pipelines]'."
+            f"pyspark.pipelines: it cannot be imported ({cause}). Use Spark 4.1 or later, and run pip install "
+            "'deltafold[pipelines]'."
         ) from error
 
 

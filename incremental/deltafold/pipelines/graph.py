@@ -89,7 +89,7 @@ class GraphReader:
         relations = list[Any]()
         for relation in find_relations(plan, case_sensitive=str(spark.conf.get(CASE)) == "true"):
             if relation is None:
-                raise QueryError("it reads a table whose name is computed. Write the name.")
+                raise QueryError("query: it reads a table whose name is computed. Write the name.")
             relations.append(relation)
         views: dict[tuple[Parts, bool], str] = {}
         edits: list[tuple[int, int, str]] = []
@@ -181,7 +181,7 @@ class Graph:
         reader = GraphReader(self, leaves, inlining)
         answer = cast(object, reader.sql(query) if isinstance(query, str) else query(reader))
         if not isinstance(answer, DataFrame):
-            raise QueryError(f"it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
+            raise QueryError(f"query: it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
         return answer
 
 
@@ -205,9 +205,7 @@ def check_schema(dataset: Dataset, schema: StructType) -> None:
         for columns in (catalyst.schema_of(dataset.options.schema), schema)
     )
     if declared.lower() != answered.lower():
-        raise QueryError(
-            f"it declares the columns ({declared}) and its query returns ({answered}). Correct one of them."
-        )
+        raise QueryError(f"query: it declares the columns ({declared}) and returns ({answered}). Correct one of them.")
 
 
 def stream_of(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -280,7 +278,7 @@ class Reads:
     def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
         """Analyse the flows of a streaming table; its schema is that of the first, or the declared one."""
         if not table.flows:
-            raise QueryError("no flow writes to it. Declare one with append_flow or CREATE FLOW, or remove it.")
+            raise QueryError("flows: none writes to it. Declare one with append_flow or CREATE FLOW, or remove it.")
         for flow in table.flows:
             try:
                 self._analyse(key, flow.query, streaming=True)
@@ -301,11 +299,11 @@ class Reads:
 
         def stream(relation: Relation) -> DataFrame:
             if not streaming:
-                raise QueryError(READS_STREAM)
+                raise QueryError(f"query: {READS_STREAM}")
             if isinstance(relation.node, Dataset):
                 raise QueryError(
-                    f"it reads the materialized view {relation.node.name} as a stream, and its rows are changed and "
-                    "removed, too. Read it as a table."
+                    f"query: it reads the materialized view {relation.node.name} as a stream, and its rows are changed "
+                    "and removed, too. Read it as a table."
                 )
             read[relation.source] = relation
             return stream_of(self.graph.spark, self._schema(relation))
@@ -313,11 +311,11 @@ class Reads:
         answer = self.graph.evaluate(query, Leaves(table=table, stream=stream))
         if streaming and not answer.isStreaming:
             raise QueryError(
-                "its query reads no stream. Read one (`spark.readStream`, `STREAM table`), or declare a materialized "
+                "query: it reads no stream. Read one (`spark.readStream`, `STREAM table`), or declare a materialized "
                 "view."
             )
         if not streaming and answer.isStreaming:
-            raise QueryError(READS_STREAM)
+            raise QueryError(f"query: {READS_STREAM}")
         self.schemas.setdefault(key, answer.schema)
 
     def _schema(self, relation: Relation) -> StructType:

@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ProjectQuery:
-    """The query of a dataset as a function of the frames of its sources, which its signature names."""
+    """The query of a dataset as a function of the frames of its sources, which its signature names (D-180)."""
 
     graph: Graph
     name: str
@@ -87,14 +87,16 @@ class ProjectQuery:
 
         def table(relation: Relation) -> DataFrame:
             if relation.source not in frames:
-                raise QueryError(f"it reads {relation.sql}, which it did not read when the project was opened.")
+                raise QueryError(
+                    f"query: it reads {relation.sql}, which it did not when the project was loaded. Run again."
+                )
             return frames[relation.source]
 
         return self.graph.evaluate(self.query, Leaves(table=table, stream=_refuse_stream))
 
 
 def _refuse_stream(relation: Relation) -> NoReturn:
-    raise QueryError(f"it reads {relation.sql} as a stream. Read it as a table.")
+    raise QueryError(f"query: it reads {relation.sql} as a stream. Read it as a table.")
 
 
 @dataclass
@@ -254,7 +256,7 @@ class OpenProject:
         """Run the flows of a streaming table until they have read everything; returns the rows read.
 
         Delta's transaction marks make each batch of a flow count once. full: empty the table and begin again; the
-        emptied table names new checkpoints in the same commit, so that a crash leaves either both or none.
+        emptied table names new checkpoints in the same commit, so that a crash leaves either both or none (D-182).
         """
         checkpoint = int(self._properties(table).get(CHECKPOINT, "1"))
         if full:

@@ -47,7 +47,7 @@ class ProjectSession(SparkSession):
         if reader is None:
             return cast(Any, super()).sql(sqlQuery, args, **kwargs)
         if args or kwargs:
-            raise QueryError("it passes arguments to `spark.sql`. Write the values into the text.")
+            raise QueryError("query: it passes arguments to `spark.sql`. Write the values into the text.")
         return reader.sql(sqlQuery)
 
     @property
