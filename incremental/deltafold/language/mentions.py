@@ -121,6 +121,19 @@ def find_relations(plan: J, *, case_sensitive: bool) -> Iterator[J | None]:
                 waiting += [(child, common) for child in (*children, *inner)]
 
 
+def common_names(plan: J) -> set[str]:
+    """Return the names of all common table expressions of a parsed plan, in lower case."""
+    names, waiting = set[str](), [plan]
+    while waiting:
+        node = waiting.pop()
+        if catalyst.kind(node) == "UnresolvedWith":
+            for relation in catalyst.sequence(node.cteRelations()):
+                names.add(str(relation._1()).lower())
+                waiting.append(relation._2())
+        waiting += [*catalyst.sequence(node.children()), *catalyst.sequence(node.innerChildren())]
+    return names
+
+
 def call_query(
     spark: SparkSession,
     query: Callable[..., DataFrame],

@@ -28,6 +28,7 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, MissingPackageError, QueryError
@@ -457,9 +458,9 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
 
 def _expression(column: Column) -> Column:
     """Return a column of this session; Spark's API turns texts into columns of Spark Connect."""
-    expression = getattr(column, "_expr", None)
-    if expression is None:
+    if isinstance(column, ClassicColumn):
         return column
+    expression = cast(Any, column)._expr
     if type(expression).__name__ == "SQLExpression":
         return F.expr(str(expression._expr))
     if type(expression).__name__ == "ColumnReference":

@@ -7,7 +7,7 @@ evaluated in place, so what remains are relations: kept datasets, streaming tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.errors import DeltafoldError, QueryError
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.loops.recursion import run_sql
-from deltafold.language.mentions import CASE, find_relations, name_parts
+from deltafold.language.mentions import CASE, common_names, find_relations, name_parts
 from deltafold.language.unread import Placeholders
 from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
 from deltafold.spark import catalyst
@@ -38,11 +38,12 @@ _OTHER = re.compile(r"\W", re.ASCII)
 class Relation:
     """A table that a query reads.
 
-    parts: its complete name, in lower case, or `delta` and a path; node: the dataset or streaming table of the project;
-    source: the name of it as a source of a warehouse.
+    parts: its complete name, in lower case, or `delta` and a path; written: the same as it is written; node: the
+    dataset or streaming table of the project; source: the name of it as a source of a warehouse.
     """
 
     parts: Parts
+    written: Parts
     source: str
     node: Dataset | StreamingTable | None = None
 
@@ -54,7 +55,7 @@ class Relation:
     @property
     def sql(self) -> str:
         """Its name in a SQL text."""
-        return ".".join(map(quoted, self.parts))
+        return ".".join(map(quoted, self.written))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +93,14 @@ class GraphReader:
                 raise QueryError("query: it reads a table whose name is computed. Write the name.")
             relations.append(relation)
         views: dict[tuple[Parts, bool], str] = {}
+        taken = common_names(plan)
         edits: list[tuple[int, int, str]] = []
         for relation in relations:
             parts, streaming = name_parts(relation), bool(relation.isStreaming())
             what = self.graph.complete(parts), streaming
             if what not in views:
-                views[what] = self._name_view(parts, views.values())
+                views[what] = name_view(parts, taken)
+                taken.add(views[what].lower())
                 rows = self._read(parts, streaming=streaming)
                 catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(views[what])
             origin = relation.origin()
@@ -105,12 +108,6 @@ class GraphReader:
         for start, end, view in sorted(edits, reverse=True):
             text = text[:start] + view + text[end:]
         return run_sql(session, text)
-
-    def _name_view(self, parts: Parts, taken: Iterable[str]) -> str:
-        """Return the name of a temporary view for a table: the last part of its name, which columns may cite."""
-        name = parts[-1] if len(parts) < MOST_PARTS and not _PATH.search(parts[-1]) else _OTHER.sub("_", parts[-1])
-        others = {one.lower() for one in taken}
-        return name if name.lower() not in others else f"{name}_{len(others)}"
 
     def _read(self, parts: Parts, *, streaming: bool) -> DataFrame:
         node = self.graph.find(parts)
@@ -150,10 +147,14 @@ class Graph:
 
     def complete(self, parts: Parts) -> Parts:
         """Return a complete name in lower case: catalog, database, name. A path stays as it is."""
+        complete = self.write_whole(parts)
+        return complete if len(complete) < MOST_PARTS else tuple(part.lower() for part in complete)
+
+    def write_whole(self, parts: Parts) -> Parts:
+        """Return a complete name as it is written; `delta` and a path for a table by its path."""
         if len(parts) == 2 and parts[0].lower() == "delta" and _PATH.search(parts[1]):
             return "delta", parts[1]
-        missing = (self.catalog, self.database)[: max(0, MOST_PARTS - len(parts))]
-        return tuple(part.lower() for part in (*missing, *parts))
+        return (*(self.catalog, self.database)[: max(0, MOST_PARTS - len(parts))], *parts)
 
     def key(self, node: Dataset | StreamingTable) -> Parts:
         """Return the complete name of a dataset or streaming table."""
@@ -174,7 +175,8 @@ class Graph:
         shown = complete[1:] if complete[0] == self.catalog.lower() else complete
         shown = shown[1:] if shown is not complete and shown[0] == self.database.lower() else shown
         name = _OTHER.sub("_", "__".join(shown)).strip("_")
-        return Relation(parts=complete, source=name if name.isidentifier() else f"t_{name}", node=node)
+        source = name if name.isidentifier() else f"t_{name}"
+        return Relation(parts=complete, written=self.write_whole(parts), source=source, node=node)
 
     def evaluate(self, query: str | QueryFunction, leaves: Leaves, inlining: tuple[str, ...] = ()) -> DataFrame:
         """Return the frame of a query over the frames of relations; inlining: the views that are evaluated for it."""
@@ -187,6 +189,15 @@ class Graph:
 
 class CycleError(DeltafoldError):
     """Datasets read each other in a cycle."""
+
+
+def name_view(parts: Parts, taken: Collection[str]) -> str:
+    """Return the name of a temporary view for a table: the last part of its name, which columns may cite.
+
+    taken: the names, in lower case, that mean something else in the same text.
+    """
+    name = _OTHER.sub("_", parts[-1])
+    return name if name.lower() not in taken else f"{name}_{len(taken)}_of_deltafold"
 
 
 def check_cycle(node: Dataset | StreamingTable, chain: tuple[str, ...]) -> None:

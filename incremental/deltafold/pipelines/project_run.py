@@ -58,7 +58,7 @@ class Outcome:
     seconds: float = 0.0
     rows: int | None = None
     report: Report | None = None
-    error: DeltafoldError | None = None
+    error: Exception | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -199,8 +199,8 @@ class OpenProject:
         if isinstance(relation.node, Dataset):
             return self.views[relation.parts]
         if relation.is_path:
-            return Delta(relation.parts[-1])
-        return Delta(table=".".join(relation.parts))
+            return Delta(relation.written[-1])
+        return Delta(table=".".join(relation.written))
 
     def _is_plain(self, text: str) -> bool:
         """Return whether each table that a text names has the name of its source, so that the text is the query."""

@@ -12,7 +12,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
-from unittest import mock
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -102,24 +101,24 @@ class _Active:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._patches: list[Any] = []
+        self._replaced = dict[str, Any]()
 
     def enter(self, session: ProjectSession) -> None:
         with self._lock:
-            if self._users == 0:
-                answers = {"active": lambda: session, "getActiveSession": lambda: session}
-                self._patches = [mock.patch.object(SparkSession, name, answer) for name, answer in answers.items()]
-                self._patches.append(mock.patch.object(SparkSession, "_instantiatedSession", session))
-                for patch in self._patches:
-                    patch.start()
             self._users += 1
+            if self._users > 1:
+                return
+            answer = staticmethod(lambda: session)
+            for name, value in {"active": answer, "getActiveSession": answer, "_instantiatedSession": session}.items():
+                self._replaced[name] = SparkSession.__dict__[name]
+                setattr(SparkSession, name, value)
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                for patch in self._patches:
-                    patch.stop()
+                for name, value in self._replaced.items():
+                    setattr(SparkSession, name, value)
 
 
 _ACTIVE = _Active()
