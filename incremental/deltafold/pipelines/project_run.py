@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, NoReturn, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +32,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.java_errors import sentence_of_analysis
 
 Progress = Callable[[str], None]
+Node = TypeVar("Node", Dataset, StreamingTable)
 State = Literal["refreshed", "failed", "skipped"]
 POLICIES: Mapping[str, tuple[Policy, ...]] = {
     "auto": ("auto",),
@@ -323,54 +324,76 @@ class Selection:
 
 
 def run_project(opened: OpenProject, selection: Selection, progress: Progress) -> tuple[Outcome, ...]:
-    """Refresh the chosen datasets, each after those that it reads."""
-    graph, outcomes = opened.graph, list[Outcome]()
-    work = selection.work(graph, opened.reads.order)
-    failed = dict[Parts, str]()
+    """Refresh the chosen datasets, each after those that it reads.
+
+    Streaming tables come first, except after views that they read, so that all views can be refreshed together.
+    """
+    run = _Run(opened, progress)
+    waiting = dict[Parts, Dataset]()
+    work = selection.work(opened.graph, opened.reads.order)
     for node in opened.reads.order:
-        key = graph.key(node)
+        key = opened.graph.key(node)
         if key not in work:
             continue
-        if blocking := [failed[below] for below in opened.reads.below(key) if below in failed]:
-            failed[key] = node.name
-            sentence = f"not refreshed: {', '.join(sorted(blocking))} failed"
-            outcomes.append(Outcome(dataset=node.name, state="skipped", sentence=sentence))
+        if isinstance(node, Dataset):
+            waiting[key] = node
             continue
-        progress(f"{node.name}: refreshing")
-        outcome = _refresh(opened, node, key, progress, full=work[key])
-        if outcome.state == "failed":
-            failed[key] = node.name
-        outcomes.append(outcome)
-    return tuple(outcomes)
+        if opened.reads.below(key) & waiting.keys():
+            run.refresh(waiting, work)
+            waiting.clear()
+        run.do(key, node, partial(run.append, full=work[key]))
+    run.refresh(waiting, work)
+    return tuple(run.outcomes)
 
 
-def _refresh(
-    opened: OpenProject, node: Dataset | StreamingTable, key: Parts, progress: Progress, *, full: bool
-) -> Outcome:
-    """Refresh or rebuild one dataset; an error of it is its outcome."""
-    began = time.monotonic()
+@dataclass
+class _Run:
+    """One run of a project; failed: the names of the datasets that failed, by complete name."""
 
-    def show_step(step: str) -> None:
-        progress(f"{node.name}: {step}")
+    opened: OpenProject
+    progress: Progress
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    failed: dict[Parts, str] = field(default_factory=dict[Parts, str])
 
-    try:
-        if isinstance(node, StreamingTable):
-            rows = opened.append(node, full=full)
-            sentence, seconds = f"appended from {rows:,} rows", time.monotonic() - began
-            return Outcome(dataset=node.name, state="refreshed", sentence=sentence, seconds=seconds, rows=rows)
-        view = opened.views[key]
+    def refresh(self, views: Mapping[Parts, Dataset], full: Mapping[Parts, bool]) -> None:
+        """Refresh views one after the other, each after those that it reads; full: whether each is rebuilt."""
+        for key, dataset in views.items():
+            self.do(key, dataset, partial(self._refresh_view, full=full[key]))
+
+    def do(self, key: Parts, node: Node, work: Callable[[Parts, Node], Outcome]) -> None:
+        """Do the work on one dataset, unless one that it reads failed; an error of it is its outcome."""
+        if blocking := [self.failed[below] for below in self.opened.reads.below(key) if below in self.failed]:
+            sentence = f"not refreshed: {', '.join(sorted(blocking))} failed"
+            self.outcomes.append(Outcome(dataset=node.name, state="skipped", sentence=sentence))
+            return
+        self.progress(f"{node.name}: refreshing")
+        began = time.monotonic()
+        try:
+            outcome = work(key, node)
+        except LostSparkError:
+            raise
+        except Exception as error:  # for whatever reason: others are refreshed
+            if isinstance(error, PySparkException):
+                error = SourceError(f"{node.name}: {sentence_of_analysis(error)}")
+            self.failed[key] = node.name
+            outcome = Outcome(dataset=node.name, state="failed", sentence=str(error), error=error)
+        self.outcomes.append(replace(outcome, seconds=time.monotonic() - began))
+
+    def append(self, key: Parts, table: StreamingTable, *, full: bool) -> Outcome:
+        """Run the flows of a streaming table."""
+        rows = self.opened.append(table, full=full)
+        return Outcome(dataset=table.name, state="refreshed", sentence=f"appended from {rows:,} rows", rows=rows)
+
+    def _refresh_view(self, key: Parts, dataset: Dataset, *, full: bool) -> Outcome:
+        """Refresh or rebuild one view."""
+        view = self.opened.views[key]
+
+        def show_step(step: str) -> None:
+            self.progress(f"{dataset.name}: {step}")
+
         report = view.rebuild(show_step) if full else view.refresh(progress=show_step)
-        describe_published(opened.spark, view, node)
-        seconds = time.monotonic() - began
-        return Outcome(dataset=node.name, state="refreshed", sentence=report.sentence, seconds=seconds, report=report)
-    except LostSparkError:
-        raise
-    except (DeltafoldError, PySparkException) as error:
-        said = (
-            error if isinstance(error, DeltafoldError) else SourceError(f"{node.name}: {sentence_of_analysis(error)}")
-        )
-        seconds = time.monotonic() - began
-        return Outcome(dataset=node.name, state="failed", sentence=str(said), seconds=seconds, error=said)
+        describe_published(self.opened.spark, view, dataset)
+        return Outcome(dataset=dataset.name, state="refreshed", sentence=report.sentence, report=report)
 
 
 def describe_published(spark: SparkSession, view: View, dataset: Dataset) -> None:
@@ -381,8 +404,3 @@ def describe_published(spark: SparkSession, view: View, dataset: Dataset) -> Non
         return
     name = ".".join(map(quoted, view.publish_as.split(".")))
     cast(Any, spark).sql(f"ALTER VIEW {name} SET TBLPROPERTIES ({assignments(wanted)})")
-
-
-def failures(outcomes: Collection[Outcome]) -> tuple[Outcome, ...]:
-    """Return the datasets that failed, or were not refreshed because of one."""
-    return tuple(outcome for outcome in outcomes if outcome.state != "refreshed")
