@@ -78,6 +78,10 @@ def test_what_nobody_expected(world: PretendedView) -> None:
         ["run", "../etc"],
         ["run", "shop", "--partition", "x", "--no-land"],
         ["run", "shop", "--chunk", "much"],
+        ["run", "shop", "--refresh", "a"],
+        ["run", "--chunk", "1g"],
+        ["run", "--spec", "no.yml"],
+        ["dry-run"],
         ["backfill", "shop", "--from", "2024-05-01"],
     ],
 )

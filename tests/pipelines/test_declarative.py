@@ -177,7 +177,7 @@ def from_web():
     return spark.readStream.table("web")
 """
 FLOWS = """
-CREATE STREAMING TABLE clicks AS SELECT id FROM STREAM web WHERE kind = 'click';
+CREATE STREAMING TABLE clicks AS SELECT w.id FROM STREAM web AS w WHERE kind = 'click';
 CREATE FLOW from_app AS INSERT INTO events BY NAME SELECT kind, id + 100 AS id FROM STREAM(app);
 CREATE MATERIALIZED VIEW kinds AS SELECT kind, count(*) AS n FROM events GROUP BY kind;
 """

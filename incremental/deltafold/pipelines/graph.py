@@ -24,13 +24,15 @@ from deltafold.language.mentions import CASE, common_names, find_relations, name
 from deltafold.language.unread import Placeholders
 from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
 from deltafold.spark import catalyst
-from deltafold.spark.catalyst import JavaError
+from deltafold.spark.catalyst import J, JavaError
 from deltafold.spark.java_errors import sentence_of_analysis
 
 Parts = tuple[str, ...]
 MOST_PARTS = 3
 READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
 _PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
+_PART = r"(?:\w+|`(?:[^`]|``)*`)"
+_STREAM = re.compile(rf"STREAM\s*\(?\s*({_PART}(?:\s*\.\s*{_PART})*)", re.IGNORECASE)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
@@ -103,8 +105,7 @@ class GraphReader:
                 taken.add(views[what].lower())
                 rows = self._read(parts, streaming=streaming)
                 catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(views[what])
-            origin = relation.origin()
-            edits.append((int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1, quoted(views[what])))
+            edits.append((*find_name(text, relation, streaming=streaming), quoted(views[what])))
         for start, end, view in sorted(edits, reverse=True):
             text = text[:start] + view + text[end:]
         return run_sql(session, text)
@@ -189,6 +190,21 @@ class Graph:
 
 class CycleError(DeltafoldError):
     """Datasets read each other in a cycle."""
+
+
+def find_name(text: str, relation: J, *, streaming: bool) -> tuple[int, int]:
+    """Return where the name of an unresolved relation begins and ends in its text.
+
+    Spark gives the place of the name; of a stream, that of `STREAM name` with its alias.
+    """
+    origin = relation.origin()
+    start, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
+    if not streaming:
+        return start, end
+    match = _STREAM.match(text, start)
+    if match is None:
+        raise QueryError(f"query: `{text[start:end]}` is not a plain STREAM. Write STREAM name, or STREAM(name).")
+    return match.span(1)
 
 
 def name_view(parts: Parts, taken: Collection[str]) -> str:
