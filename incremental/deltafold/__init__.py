@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         BusyError,
         CatalogError,
         ChangedQueryError,
+        DatasetResult,
         Delta,
         DeltafoldError,
         DeltafoldWarning,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         LostSparkError,
         Mrql,
         NotConvergedError,
+        PipelineReport,
         Policy,
         QueryError,
         RefusedError,
@@ -51,10 +53,11 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "Address", "BusyError", "CatalogError", "ChangedQueryError", "Delta", "DeltafoldError", "DeltafoldWarning",
-    "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql", "NotConvergedError", "Policy",
-    "QueryError", "RefusedError", "Report", "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning",
-    "Upkeep", "UsageError", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
+    "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
+    "DeltafoldWarning", "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
+    "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
+    "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
+    "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip
 
 

@@ -8,8 +8,9 @@ view.refresh()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ from deltafold.algebra.errors import (
 from deltafold.algebra.local_path import is_remote, locate_folder
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.results.address import Address
+from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
 from deltafold.algebra.results.report import Description, Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Status, Upkeep
 from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
@@ -48,8 +50,10 @@ from deltafold.language.monoids import analyse_monoid, register_monoids
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import QueryText
 from deltafold.operations.branch import remember
+from deltafold.refresh.pipeline_run import refresh_datasets
 from deltafold.refresh.sources.source_catalog import Declared
-from deltafold.resolution import SourceCatalog
+from deltafold.refresh.sources.upstream import Progress
+from deltafold.resolution import Resolver, SourceCatalog
 from deltafold.spark import catalyst
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session import start
@@ -79,7 +83,6 @@ class Warehouse:
         self._catalog = SourceCatalog(
             Declared(spark=spark, root=self.root, lake=self.lake, lock_seconds=self.tuning.landing_lock_seconds), {}
         )
-        self._made: dict[str, View] = {}  # referenced here as long as this warehouse exists: see `remember`
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
         """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
@@ -190,9 +193,30 @@ class Warehouse:
             publish_as=publish_as,
             on_lost=on_lost,
         )
-        self._made[name] = made
+        self._catalog.made[name] = made  # referenced as long as this warehouse exists: see `remember`
         remember(made)
         return made
+
+    def refresh(self, *names: str, full: Collection[str] = (), progress: Progress | None = None) -> PipelineReport:
+        """Refresh all views of this warehouse, or these and all that they read, as one pipeline.
+
+        The version of each source is looked up once, and all are refreshed to it, each after those that it reads. A
+        view that fails, for whatever reason, is in the report, and those that read it are skipped; the next run begins
+        with these. full: the names of views to rebuild. Raises UsageError for an unknown name, and LostSparkError.
+        """
+        views = self.views
+        if unknown := sorted({*names, *full} - views.keys()):
+            raise UsageError(
+                f"view {unknown[0]}: it is not declared in this warehouse. Choose one of: {', '.join(views) or 'none'}."
+            )
+        with explain_lost_spark():
+            datasets = Resolver().datasets(self, {*names, *full} if names else views, full)
+            return refresh_datasets(datasets, progress)
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """The declared views by name, in the order of their declaration."""
+        return MappingProxyType(self._catalog.made)
 
     def tables(self) -> dict[str, Table]:
         """Return the Delta table of every declared source, views excluded."""
@@ -204,7 +228,7 @@ class Warehouse:
 
     def _check_case(self, name: str) -> None:
         """Raise UsageError for a view whose name differs only in case: some file systems have one folder for both."""
-        views = {*self._made, *(folder.name for folder in (self.root / "views").glob("*"))}
+        views = {*self._catalog.made, *(folder.name for folder in (self.root / "views").glob("*"))}
         if other := next((view for view in views if view != name and view.lower() == name.lower()), None):
             raise UsageError(
                 f"view {name}: there is a view {other} (names that differ only in case are the same). "
@@ -255,8 +279,9 @@ def check_default_file_system(spark: SparkSession, root: Path) -> None:
 
 
 __all__ = [
-    "Address", "BusyError", "CatalogError", "ChangedQueryError", "Delta", "DeltafoldError", "DeltafoldWarning",
-    "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql", "NotConvergedError", "Policy",
-    "QueryError", "RefusedError", "Report", "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning",
-    "Upkeep", "UsageError", "Verification", "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
+    "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
+    "DeltafoldWarning", "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
+    "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
+    "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
+    "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip

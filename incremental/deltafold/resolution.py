@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.constraints import Constraint
-from deltafold.algebra.errors import DeltafoldError, QueryError, SourceError, StorageError
+from deltafold.algebra.errors import DeltafoldError, LostSparkError, QueryError, SourceError, StorageError
 from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.recipe import Recipe
 from deltafold.algebra.results.address import SqlNames
+from deltafold.algebra.results.report import Report
 from deltafold.compilation import Compilation, Sources
 from deltafold.dataflow.publish import COPY
 from deltafold.lake.protocol import VersionedTable
@@ -30,16 +31,20 @@ from deltafold.language.loops.definition import MeasuredPoints
 from deltafold.language.loops.options import evaluate_by
 from deltafold.language.mentions import find_mentions
 from deltafold.language.query import Settings, answer_settings
+from deltafold.operations.metrics import update_metrics
 from deltafold.refresh.compatibility import find_redefinition
 from deltafold.refresh.mode import Choice, predict_choice
+from deltafold.refresh.pipeline_run import Dataset, RunState
 from deltafold.refresh.refresh import Refresh
 from deltafold.refresh.sources.source_catalog import Declared
-from deltafold.refresh.sources.upstream import Inputs, Targets, UpstreamView
+from deltafold.refresh.sources.upstream import Inputs, Progress, Targets, UpstreamView
+from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session_state import temporary_functions
 from deltafold.store.journal import Entry, base_versions
 from deltafold.store.snapshot import LastAnswer
 
 if TYPE_CHECKING:
+    from deltafold.api import Warehouse
     from deltafold.view import View
 
 
@@ -59,13 +64,14 @@ class SourceCatalog:
     """The declared sources of a warehouse by name: Delta tables, input files, or views; its monoids and SQL names.
 
     A warehouse adds to it; a view has a copy with the sources that were declared before it, so that no view reads
-    itself. All copies share the SQL names.
+    itself. All copies share the SQL names, and the views of the warehouse by name.
     """
 
     declared: Declared
     views: dict[str, View]
     monoids: dict[str, DeclaredMonoid] = field(default_factory=dict[str, DeclaredMonoid])
     sql_names: SqlNames = field(default_factory=SqlNames)
+    made: dict[str, View] = field(default_factory=dict[str, "View"])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,6 +164,22 @@ class Resolver:
         if spark not in self._settings:
             self._settings[spark] = answer_settings(spark)
         return self._settings[spark]
+
+    def datasets(self, warehouse: Warehouse, names: Collection[str], rebuilt: Collection[str]) -> list[Dataset]:
+        """Return the views of these names, and all that they read, as the datasets of a pipeline.
+
+        Views of other warehouses are named with their folder. rebuilt: the names of views to rebuild.
+        """
+        datasets = dict[Place, Dataset]()
+        waiting = [warehouse.views[name] for name in names]
+        while waiting:
+            view = waiting.pop()
+            if view.folder not in datasets:
+                resolved, own = self.view(view), view.warehouse is warehouse
+                name = view.name if own else f"{view.warehouse.root.name}/{view.name}"
+                datasets[view.folder] = resolved.dataset(name, rebuild=own and name in rebuilt)
+                waiting += resolved.read
+        return list(datasets.values())
 
 
 @dataclass(frozen=True)
@@ -254,6 +276,42 @@ class ResolvedView:
         """The view as an input of another view."""
         columns = tuple(column.name for column in self.compilation.columns)
         return UpstreamView(self.view.store, columns, self.refresh.inputs, self.refresh.reach)
+
+    @cached_property
+    def read(self) -> tuple[View, ...]:
+        """The views that the query reads, as declared last; those that it mentions, if it cannot be analysed."""
+        catalog = self.view.catalog
+        try:
+            names: Collection[str] = self.views
+        except LostSparkError:
+            raise
+        except Exception:  # reported when the dataset is refreshed
+            names = find_mentions(self.view.warehouse.spark, self.view.query).among(catalog.names)
+        read = [catalog.views[name] for name in names if name in catalog.views]
+        return tuple({view.folder: view.catalog.made.get(view.name, view) for view in read}.values())
+
+    def dataset(self, name: str, *, rebuild: bool) -> Dataset:
+        """Return the view as a dataset of a pipeline."""
+        tables, fault = dict[str, VersionedTable](), None
+        try:
+            tables |= self.refresh.inputs.located
+        except LostSparkError:
+            raise
+        except Exception as error:  # the run reports it
+            fault = error
+        return Dataset(
+            name=name,
+            folder=self.view.folder,
+            reads=tuple(view.folder for view in self.read),
+            refresh=partial(self.refresh_within, rebuild=rebuild),
+            tables=tables,
+            fault=fault,
+        )
+
+    def refresh_within(self, run: RunState, progress: Progress | None, *, rebuild: bool) -> Report:
+        """Refresh the view as a part of a pipeline."""
+        with explain_lost_spark(), update_metrics(self.view.store, self.inputs):
+            return self.refresh.run_within(run.targets, run.done, progress, rebuild=rebuild)
 
     @property
     def choice(self) -> Choice:

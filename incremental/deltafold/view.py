@@ -228,6 +228,7 @@ class View:
         drop_view(self.store, () if force else readers(self.folder), force=force)
         forget(self.folder)
         self.catalog.sql_names.free(self.name)
+        self.catalog.made.pop(self.name, None)
 
     def reads(self, folder: Place) -> bool:
         """Return whether the query reads the view in a folder as a source."""

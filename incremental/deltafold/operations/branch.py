@@ -94,7 +94,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
                 f"view {store.view}: its journal does not record the versions of its tables. Rebuild it first."
             )
         Readers(store.folder).add(Reader(str(folder), "", versions))
-        inputs.announce(folder)
+        inputs.announce_chain(folder)
         if isinstance(folder, RemotePath):
             with lock(folder, f"view {target.view}", "branched", target.tuning.lock_seconds):
                 _check_free(target)

@@ -21,7 +21,7 @@ from deltafold.refresh.executor import Executor
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
 from deltafold.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
-from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState
+from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.refresh.take_back import BY_ITSELF, finish_taking_back
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.journal import Entry, Pin, base_versions
@@ -76,8 +76,10 @@ class Refresh:
         chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several.
         """
         store = self._store
-        locks = lock_chain(store.folder, self.inputs, store.tuning.lock_seconds)
+        folder = store.folder.resolve()
+        locks = lock_views(folder, self.inputs, self.inputs.chain, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
+            self.inputs.announce_chain(folder)
             begun = self._begin(progress, rebuild=rebuild)
             done: Done = {}
             last = store.journal.last_complete()
@@ -89,13 +91,25 @@ class Refresh:
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
-    def reach(self, targets: Targets, done: Done, progress: Progress | None) -> UpstreamState:
+    def run_within(self, targets: Targets, done: Done, progress: Progress | None, *, rebuild: bool = False) -> Report:
+        """Refresh to the versions of a pipeline, as `reach`; done: what it refreshed, all views below among them."""
+        store, folder = self._store, self._store.folder.resolve()
+        locks = lock_views(folder, self.inputs, self.inputs.read_views, store.tuning.lock_seconds)
+        with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
+            self.inputs.announce(folder)
+            below.close()  # another one may refresh them further: their epochs of this run are pinned
+            last = store.journal.last_complete()
+            self.inputs.check_targets(targets, base_versions(last.intent.sources) if last is not None else ())
+            work.result = report = self.reach(targets, done, progress, rebuild=rebuild).report
+        return report
+
+    def reach(self, targets: Targets, done: Done, progress: Progress | None, *, rebuild: bool = False) -> UpstreamState:
         """Refresh to the versions that a view above requests; if they are in the past, return an earlier epoch."""
         folder = self._store.folder.resolve()
         if folder in done:
             self._check_query(done[folder].entry)
             return done[folder]
-        begun = self._begin(progress)
+        begun = self._begin(progress, rebuild=rebuild)
         last = None if begun.rebuild else self._store.journal.last()
         if last is not None:
             self._check_query(last)
@@ -291,20 +305,20 @@ class Refresh:
 
 
 @contextmanager
-def lock_chain(folder: Place, inputs: Inputs, seconds: float) -> Generator[ExitStack]:
-    """Lock a view and all views below it, in a fixed order, so that two refreshes cannot deadlock.
+def lock_views(
+    folder: Place, inputs: Inputs, read: Mapping[Place, UpstreamView], seconds: float
+) -> Generator[ExitStack]:
+    """Lock a view and those below it that its refresh reads, in a fixed order, so that no two refreshes deadlock.
 
     Yields an object whose `close` frees the locks of those below early.
     """
-    folder = folder.resolve()
     if folder in inputs.chain:
         raise QueryError(
             f"view {inputs.view}: it reads itself, through {', '.join(inputs.views)}. Give one another name."
         )
-    folders = {folder: inputs.view, **{path: below.store.view for path, below in inputs.chain.items()}}
+    folders = {folder: inputs.view, **{path: below.store.view for path, below in read.items()}}
     with ExitStack() as own, ExitStack() as below:
         for each in sorted(folders, key=str):
             held = lock(each, f"view {folders[each]}", "refreshed", seconds)
             (own if each == folder else below).enter_context(held)
-        inputs.announce(folder)
         yield below

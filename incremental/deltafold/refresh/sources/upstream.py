@@ -76,11 +76,20 @@ class Inputs:
             found |= {below.store.folder.resolve(): below, **below.inputs.chain}
         return found
 
+    @property
+    def read_views(self) -> Mapping[Place, UpstreamView]:
+        """The views that the query reads itself, by folder."""
+        return {below.store.folder.resolve(): below for below in self.views.values()}
+
     def announce(self, folder: Place) -> None:
-        """Record in every view below that the view in this folder pins its versions."""
+        """Record in the views that it reads that the view in this folder pins their versions."""
+        for source, below in self.views.items():
+            Readers(below.store.folder).add(Reader(str(folder), source))
+
+    def announce_chain(self, folder: Place) -> None:
+        """Record the same in every view below, for its readers too."""
         for reader, inputs in {folder: self, **{path: below.inputs for path, below in self.chain.items()}}.items():
-            for source, below in inputs.views.items():
-                Readers(below.store.folder).add(Reader(str(reader), source))
+            inputs.announce(reader)
 
     @cached_property
     def bases(self) -> Mapping[str, VersionedTable]:
@@ -111,6 +120,11 @@ class Inputs:
             for source_path in below.exported
         }
 
+    @property
+    def located(self) -> Mapping[str, VersionedTable]:
+        """The base tables by their location."""
+        return {self.places[source_path]: table for source_path, table in self.bases.items()}
+
     def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
         """Return the tables of an epoch by source."""
         answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
@@ -134,8 +148,7 @@ class Inputs:
         Raises SourceError for a version that does not exist, and for a source without a table.
         """
         bases, places, asked = self.bases, self.places, self.locate(versions)
-        tables = {places[source_path]: table for source_path, table in bases.items()}
-        latest = {place: table.version() for place, table in tables.items()}
+        latest = {place: table.version() for place, table in self.located.items()}
         for source_path, place in places.items():
             last = latest[place]
             if last is None:
@@ -146,6 +159,16 @@ class Inputs:
                     "Choose that, or an earlier one."
                 )
         return asked
+
+    def check_targets(self, targets: Targets, read: Collection[str]) -> None:
+        """Raise SourceError for a base source of which a pipeline has no version; read: those of the last epoch."""
+        for source_path, place in self.places.items():
+            if place in targets:
+                continue
+            table = self.bases[source_path]
+            if table.version() is None:
+                raise SourceError(no_data(source_path, table, was_read=source_path in read))
+            raise SourceError(f"source {source_path}: it could not be read when the run began. Refresh again.")
 
     def locate(self, versions: Mapping[str, int]) -> dict[str, int]:
         """Return versions of base sources by the location of the table; raises SourceError for two of one table."""

@@ -1,0 +1,120 @@
+"""Define the result of refreshing the datasets of a pipeline together, as plain data and JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from deltafold.algebra.results.report import NOTHING_TO_DO, Json, Report
+
+Outcome = Literal["refreshed", "nothing to do", "failed", "skipped"]
+REFRESHED: Final = "refreshed"
+FAILED: Final = "failed"
+SKIPPED: Final = "skipped"
+OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, FAILED, SKIPPED
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetResult(Json):
+    """One dataset of a pipeline: a view, by its name.
+
+    reads: the datasets that it reads; report: of its refresh, None if it failed or was skipped; error, error_type: the
+    message of the exception for which it failed, and its class; because: the failed datasets for which it was skipped;
+    seconds: wall clock, the wait for a thread left out.
+    """
+
+    name: str
+    outcome: Outcome
+    reads: tuple[str, ...] = ()
+    report: Report | None = None
+    error: str = ""
+    error_type: str = ""
+    because: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples, and dictionaries for reports
+        report = cast("Report | dict[str, Any] | None", self.report)
+        object.__setattr__(self, "report", Report(**report) if isinstance(report, dict) else report)
+        object.__setattr__(self, "reads", tuple(self.reads))
+        object.__setattr__(self, "because", tuple(self.because))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the dataset is at the versions of the run."""
+        return self.report is not None
+
+    @property
+    def sentence(self) -> str:
+        """One line for a terminal."""
+        if self.report is not None:
+            return self.report.sentence
+        if self.outcome == SKIPPED:
+            return f"{self.name}: {SKIPPED} because {', '.join(self.because)} failed"
+        return f"{self.name}: {FAILED} with {self.error_type}: {self.error}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineReport(Json):
+    """One refresh of a pipeline.
+
+    datasets: each after those that it reads; versions: the version of each source, by the location of its table, that
+    all of them were refreshed to; seconds: wall clock.
+    """
+
+    datasets: tuple[DatasetResult, ...]
+    versions: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: float = 0.0
+    finished: str = ""
+
+    def __post_init__(self) -> None:
+        stored = cast("tuple[DatasetResult | dict[str, Any], ...]", self.datasets)  # JSON has dictionaries
+        made = (each if isinstance(each, DatasetResult) else DatasetResult(**each) for each in stored)
+        object.__setattr__(self, "datasets", tuple(made))
+
+    def __repr__(self) -> str:
+        return f"<PipelineReport: {self.sentence}>"
+
+    def __getitem__(self, name: str) -> DatasetResult:
+        """Return the result of a dataset; raises KeyError if it was not part of the run."""
+        for dataset in self.datasets:
+            if dataset.name == name:
+                return dataset
+        raise KeyError(name)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all datasets are at the versions of the run."""
+        return all(dataset.ok for dataset in self.datasets)
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """The number of datasets by outcome, zeros left out."""
+        counted = Counter(dataset.outcome for dataset in self.datasets)
+        return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
+
+    @property
+    def rows_read(self) -> int:
+        """Records read by all scans of all datasets."""
+        return sum(report.rows_read for report in self._reports)
+
+    @property
+    def rows_written(self) -> int:
+        """Records written to the tables of all datasets."""
+        return sum(report.rows_written for report in self._reports)
+
+    @property
+    def jobs(self) -> int:
+        """Spark jobs of all datasets."""
+        return sum(report.jobs for report in self._reports)
+
+    @property
+    def sentence(self) -> str:
+        """One line for a terminal."""
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in self.counts.items()) or "no dataset"
+        return f"{counts}, {self.jobs:,} jobs, {self.rows_read:,} rows read, {self.seconds:.1f} s"
+
+    @property
+    def _reports(self) -> list[Report]:
+        return [dataset.report for dataset in self.datasets if dataset.report is not None]

@@ -1,0 +1,113 @@
+"""Refresh the datasets of a pipeline together: all to one version of each source, each after those that it reads.
+
+The version of each source is looked up once, at the start. A dataset that reads another one pins the epoch that this
+run left it at, so a source that changes during the run is not seen before the next one. A dataset that fails is
+reported; what reads it is skipped, all others are refreshed. Each dataset is an ordinary refresh with a journal and a
+lock of its own, so a run that was stopped anywhere is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+
+from deltafold.algebra.errors import DeltafoldError, LostSparkError, QueryError
+from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED, DatasetResult, PipelineReport
+from deltafold.algebra.results.report import NOTHING_TO_DO, Report
+from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.remote.remote_path import Place
+from deltafold.refresh.sources.upstream import Done, Progress, Targets
+from deltafold.telemetry import now
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What the datasets of a run share: the version of each source, and the datasets refreshed so far."""
+
+    targets: Targets
+    done: Done = field(default_factory=Done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A view of a pipeline.
+
+    reads: the folders of the views that it reads; refresh: to the versions of a run; tables: its base tables, at any
+    depth, by their location; fault: why it cannot be refreshed.
+    """
+
+    name: str
+    folder: Place
+    reads: tuple[Place, ...]
+    refresh: Callable[[RunState, Progress | None], Report]
+    tables: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
+    fault: Exception | None = None
+
+
+def refresh_datasets(datasets: Sequence[Dataset], progress: Progress | None) -> PipelineReport:
+    """Refresh all datasets; raises LostSparkError if Spark ends, and nothing else that a dataset raises."""
+    start = time.monotonic()
+    ordered = order_datasets(datasets)
+    state = RunState(look_up_versions(ordered))
+    results = dict[Place, DatasetResult]()
+    for dataset in ordered:
+        results[dataset.folder] = _refresh(dataset, results, state, progress)
+    seconds = time.monotonic() - start
+    versions = dict(state.targets)
+    return PipelineReport(datasets=tuple(results.values()), versions=versions, seconds=seconds, finished=now())
+
+
+def look_up_versions(datasets: Sequence[Dataset]) -> Targets:
+    """Return the latest version of each source by the location of its table, looked up once; absent without a table."""
+    tables = {place: table for dataset in datasets for place, table in dataset.tables.items()}
+    latest = dict[str, int]()
+    for place, table in tables.items():
+        with suppress(DeltafoldError):  # reported for the datasets that read it
+            if (version := table.version()) is not None:
+                latest[place] = version
+    return latest
+
+
+def order_datasets(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
+    """Return the datasets in an order in which each is after those that it reads; those in a cycle fail in the run."""
+    by_folder = {dataset.folder: dataset for dataset in datasets}
+    while True:
+        try:
+            order = TopologicalSorter({folder: each.reads for folder, each in by_folder.items()}).static_order()
+            return tuple(by_folder[folder] for folder in order)
+        except CycleError as error:
+            cycle: Sequence[Place] = error.args[1]
+            names = " → ".join(by_folder[folder].name for folder in reversed(cycle))
+            fault = QueryError(f"the views {names} read each other in a cycle. Give one of them another name.")
+            for folder in cycle:
+                by_folder[folder] = replace(by_folder[folder], reads=(), fault=fault)
+
+
+def _refresh(
+    dataset: Dataset, results: Mapping[Place, DatasetResult], state: RunState, progress: Progress | None
+) -> DatasetResult:
+    """Refresh a dataset; results: of those that it reads, at least."""
+    read = [results[folder] for folder in dataset.reads]
+    failed = {name for result in read if not result.ok for name in (result.because or (result.name,))}
+    result = DatasetResult(name=dataset.name, outcome=SKIPPED, reads=tuple(result.name for result in read))
+    start = time.monotonic()
+    if failed:
+        result = replace(result, because=tuple(sorted(failed)))
+    else:
+        try:
+            if dataset.fault is not None:
+                raise dataset.fault
+            report = dataset.refresh(state, progress and (lambda step: progress(f"{dataset.name}: {step}")))
+            outcome = NOTHING_TO_DO if report.verdict == NOTHING_TO_DO else REFRESHED
+            result = replace(result, outcome=outcome, report=report, seconds=time.monotonic() - start)
+        except LostSparkError:
+            raise
+        except Exception as error:
+            seconds = time.monotonic() - start
+            result = replace(result, outcome=FAILED, error=str(error), error_type=type(error).__name__, seconds=seconds)
+    if progress is not None:
+        progress(result.sentence)
+    return result
