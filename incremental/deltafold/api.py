@@ -57,6 +57,7 @@ from deltafold.resolution import Resolver, SourceCatalog
 from deltafold.spark import catalyst
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session import start
+from deltafold.spark.threads import choose_threads
 from deltafold.view import View
 
 
@@ -197,12 +198,15 @@ class Warehouse:
         remember(made)
         return made
 
-    def refresh(self, *names: str, full: Collection[str] = (), progress: Progress | None = None) -> PipelineReport:
+    def refresh(
+        self, *names: str, full: Collection[str] = (), progress: Progress | None = None, threads: int | None = None
+    ) -> PipelineReport:
         """Refresh all views of this warehouse, or these and all that they read, as one pipeline.
 
         The version of each source is looked up once, and all are refreshed to it, each after those that it reads. A
         view that fails, for whatever reason, is in the report, and those that read it are skipped; the next run begins
-        with these. full: the names of views to rebuild. Raises UsageError for an unknown name, and LostSparkError.
+        with these. full: the names of views to rebuild; threads: the number of views that are refreshed at the same
+        time, by default one per core, at most four. Raises UsageError for an unknown name, and LostSparkError.
         """
         views = self.views
         if unknown := sorted({*names, *full} - views.keys()):
@@ -211,7 +215,7 @@ class Warehouse:
             )
         with explain_lost_spark():
             datasets = Resolver().datasets(self, {*names, *full} if names else views, full)
-            return refresh_datasets(datasets, progress)
+            return refresh_datasets(datasets, progress, self.spark, choose_threads(threads))
 
     @property
     def views(self) -> Mapping[str, View]:

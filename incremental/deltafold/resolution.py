@@ -7,6 +7,7 @@ Sources that a query does not read are not looked up, so errors in them do not m
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -171,9 +172,9 @@ class Resolver:
         Views of other warehouses are named with their folder. rebuilt: the names of views to rebuild.
         """
         datasets = dict[Place, Dataset]()
-        waiting = [warehouse.views[name] for name in names]
+        waiting = deque(warehouse.views[name] for name in names)
         while waiting:
-            view = waiting.pop()
+            view = waiting.popleft()
             if view.folder not in datasets:
                 resolved, own = self.view(view), view.warehouse is warehouse
                 name = view.name if own else f"{view.warehouse.root.name}/{view.name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
@@ -24,6 +25,7 @@ from deltafold.spark import catalyst
 from deltafold.spark.java_errors import position_of_analysis, sentence_of_analysis
 
 UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # prefixes of Spark's errors
+ONE_FUNCTION = RLock()  # of two threads, as both may make a temporary view of one name in the session
 OWN_SESSION = (
     "Correct the name. A query function is called in a session of its own: make views and functions by the "
     "sparkSession of a frame that it is given, and use them there"
@@ -75,7 +77,8 @@ def _evaluate_function(
     """Return the DataFrame of a query function; raises QueryError if it raises, or returns anything else."""
     what = _describe_query(query)
     try:
-        answer: object = call_query(spark, query, declared, frame)
+        with ONE_FUNCTION:
+            answer: object = call_query(spark, query, declared, frame)
     except (DeltafoldError, PySparkException, Py4JError, ConnectionError):
         raise  # they come from a source or from Spark, not from the function
     except Exception as error:

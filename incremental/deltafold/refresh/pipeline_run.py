@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from threading import RLock
+
+from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import DeltafoldError, LostSparkError, QueryError
 from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED, DatasetResult, PipelineReport
@@ -20,6 +25,7 @@ from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.refresh.sources.upstream import Done, Progress, Targets
+from deltafold.spark.threads import spark_threads
 from deltafold.telemetry import now
 
 
@@ -47,17 +53,46 @@ class Dataset:
     fault: Exception | None = None
 
 
-def refresh_datasets(datasets: Sequence[Dataset], progress: Progress | None) -> PipelineReport:
-    """Refresh all datasets; raises LostSparkError if Spark ends, and nothing else that a dataset raises."""
+def refresh_datasets(
+    datasets: Sequence[Dataset], progress: Progress | None, spark: SparkSession, threads: int
+) -> PipelineReport:
+    """Refresh all datasets; raises LostSparkError if Spark ends, and nothing else that a dataset raises.
+
+    threads: the number of datasets that are refreshed at the same time; progress is called by one thread at a time.
+    """
     start = time.monotonic()
-    ordered = order_datasets(datasets)
-    state = RunState(look_up_versions(ordered))
+    ordered = {dataset.folder: dataset for dataset in order_datasets(datasets)}
+    state = RunState(look_up_versions([*ordered.values()]))
     results = dict[Place, DatasetResult]()
-    for dataset in ordered:
-        results[dataset.folder] = _refresh(dataset, results, state, progress)
-    seconds = time.monotonic() - start
-    versions = dict(state.targets)
-    return PipelineReport(datasets=tuple(results.values()), versions=versions, seconds=seconds, finished=now())
+    step = progress and call_singly(progress)
+    waiting = TopologicalSorter({folder: dataset.reads for folder, dataset in ordered.items()})
+    waiting.prepare()
+    running = dict[Future[DatasetResult], Place]()
+    with spark_threads(spark, threads) as begin:
+        while waiting.is_active():
+            for folder in waiting.get_ready():
+                running[begin(partial(_refresh, ordered[folder], results, state, step))] = folder
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                folder = running.pop(future)
+                results[folder] = future.result()
+                waiting.done(folder)
+    return PipelineReport(
+        datasets=tuple(results[folder] for folder in ordered),
+        versions=dict(state.targets),
+        seconds=time.monotonic() - start,
+        finished=now(),
+    )
+
+
+def call_singly(progress: Progress) -> Progress:
+    """Return a function that calls another one in one thread at a time."""
+    turn = RLock()
+
+    def step(sentence: str) -> None:
+        with turn:
+            progress(sentence)
+
+    return step
 
 
 def look_up_versions(datasets: Sequence[Dataset]) -> Targets:

@@ -1,0 +1,180 @@
+"""All views of a warehouse refreshed as one pipeline: at one version of each source, a failure apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from deltafold.api import DatasetResult, PipelineReport, UsageError, View
+from tests.crash.points import Killed, watched
+from tests.properties.graphs import confirm, declare
+from tests.sandbox import MemorySandbox, rows
+
+SHOP = {
+    "totals": "select k, sum(v) s, count(*) n from {t} group by k",
+    "names": "select name, s, n from {totals} a join {d} b on a.k = b.k",
+    "largest": "select max(v) m from {t}",
+    "top": "select name, s, m from {names} cross join {largest} where s >= m",
+}
+STOPS = 1, 6, 12, 19, 26
+
+
+def refresh(sandbox: MemorySandbox, queries: Mapping[str, str] = SHOP) -> PipelineReport:
+    report = sandbox.warehouse.refresh()
+    confirm(sandbox, queries, report)
+    return report
+
+
+def outcomes(report: PipelineReport) -> dict[str, str]:
+    return {dataset.name: dataset.outcome for dataset in report.datasets}
+
+
+def shop(sandbox: MemorySandbox) -> dict[str, View]:
+    sandbox.source("t", "k int, v int", [(1, 5), (1, 2), (2, 9)])
+    sandbox.source("d", "k int, name string", [(1, "one"), (2, "two")])
+    return declare(sandbox, SHOP)
+
+
+def test_all_views_in_one_run(sandbox: MemorySandbox) -> None:
+    views = shop(sandbox)
+    steps: list[str] = []
+    report = sandbox.warehouse.refresh(progress=steps.append)
+    confirm(sandbox, SHOP, report)
+    assert outcomes(report) == dict.fromkeys(SHOP, "refreshed")
+    order = [dataset.name for dataset in report.datasets]
+    assert order.index("totals") < order.index("names") < order.index("top") > order.index("largest")
+    assert set(report["top"].reads) == {"names", "largest"}
+    assert repr(report).startswith("<PipelineReport: 4 refreshed, ") and len(repr(report)) < 100
+    assert {step for step in steps if " applied" in step} == {dataset.sentence for dataset in report.datasets}
+    assert any(step.startswith("totals: ") for step in steps)
+    assert PipelineReport.from_json(report.to_json()) == report
+    assert report.jobs == sum(view.history()[-1].jobs for view in views.values()) > 0
+
+    sandbox.sql("update {d} set name = 'ONE' where k = 1")
+    assert outcomes(refresh(sandbox)) == {
+        "totals": "nothing to do", "largest": "nothing to do", "names": "refreshed", "top": "nothing to do",
+    }  # fmt: skip
+    sandbox.sql("insert into {t} values (1, 90)")
+    report = sandbox.warehouse.refresh("names", full=["largest"])
+    assert outcomes(report) == dict.fromkeys(["totals", "names", "largest"], "refreshed")
+    assert report["largest"].report and report["largest"].report.verdict == "rebuilt"
+    assert views["top"].versions["names/totals/t"] == 0
+    refresh(sandbox)
+    assert [len(view.history()) for view in views.values()] == [2, 3, 2, 2]
+
+    views["top"].drop()
+    assert "top" not in outcomes(sandbox.warehouse.refresh())
+    with pytest.raises(UsageError, match=r"view top: it is not declared .* Choose one of: totals, names, largest"):
+        sandbox.warehouse.refresh("top")
+    assert sandbox.opened("empty").refresh().sentence.startswith("no dataset, 0 jobs")
+
+
+def test_a_source_that_changes_during_a_run_is_seen_by_the_next(sandbox: MemorySandbox) -> None:
+    """Every dataset is refreshed to the versions of the start, also the one that reads the source itself."""
+    queries = SHOP | {"late": "select a.k, a.v, m from {t} a cross join {largest}"}
+    shop(sandbox)
+    declare(sandbox, {"late": queries["late"]})
+    done: list[str] = []
+
+    def changing(step: str) -> None:
+        if " epoch " in step:
+            done.append(step)
+            sandbox.sql(f"insert into {{t}} values (1, {100 * len(done)}), (3, 1)")
+
+    for first in (True, False):
+        version = sandbox.table("t").version()
+        report = sandbox.warehouse.refresh(progress=changing)
+        confirm(sandbox, queries, report)
+        assert report.ok and report.versions[sandbox.table("t").place] == version
+        pinned = {name: view.versions for name, view in sandbox.warehouse.views.items()}
+        assert {v for each in pinned.values() for path, v in each.items() if path.endswith("t")} == {version}
+        assert len(done) == len(queries) * (1 if first else 2)
+    assert refresh(sandbox, queries).ok
+    assert (1, 100 * len(done), 100 * len(done)) in rows(sandbox.warehouse.views["late"])
+    assert refresh(sandbox, queries).counts == {"nothing to do": len(queries)}
+
+
+def test_a_failure_stops_what_reads_it_and_nothing_else(sandbox: MemorySandbox) -> None:
+    """A refresh that fails, a query that is refused or cannot be analysed, a source without data, a cycle."""
+    sandbox.source("t", "k int, v int", [(1, 0), (1, 2), (2, 9)])
+    sandbox.declare("nothing")
+    queries = {
+        "good": "select k, count(*) n from {t} group by k",
+        "broken": "select k, sum(10 / v) s from {t} group by k",
+        "above": "select k, s from {broken} join {good} using (k)",
+        "top": "select count(*) c from {above}",
+        "refused": "select k, rand() r from {t}",
+        "reads_refused": "select k from {refused}",
+        "wrong": "select missing from {t}",
+        "empty": "select count(*) c from {nothing}",
+        "last": "select sum(n) s from {good}",
+    }
+    declare(sandbox, queries)
+    report = sandbox.warehouse.refresh()
+    assert not report.ok
+    assert report.counts == {"refreshed": 2, "failed": 4, "skipped": 3}
+    failed = {dataset.name: dataset for dataset in report.datasets if dataset.outcome == "failed"}
+    assert {name: dataset.error_type for name, dataset in failed.items()} == {
+        "broken": "EvaluationError", "refused": "RefusedError", "wrong": "QueryError", "empty": "SourceError",
+    }  # fmt: skip
+    assert report["top"].because == report["above"].because == ("broken",)
+    assert report["top"].sentence == "top: skipped because broken failed"
+    assert report["empty"].sentence.startswith("empty: failed with SourceError: source nothing has no data")
+    assert rows(sandbox.warehouse.views["last"]) == [(3,)]
+    assert PipelineReport.from_json(report.to_json()) == report
+
+    sandbox.sql("delete from {t} where v = 0")
+    sandbox.insert("nothing", "a int", [(1,)])
+    sandbox.view("select k from t", "wrong")
+    report = sandbox.warehouse.refresh()
+    assert outcomes(report) == dict.fromkeys(queries, "refreshed") | {
+        "refused": "failed", "reads_refused": "skipped",
+    }  # fmt: skip
+    assert rows(sandbox.warehouse.views["top"]) == [(2,)]
+
+
+def test_views_that_read_each_other_in_a_cycle_fail(sandbox: MemorySandbox) -> None:
+    """By a redefinition; what does not read them is refreshed."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    declare(sandbox, {"a": "select k from {t}", "b": "select k from {a}", "c": "select v from {t}"})
+    sandbox.view("select k from b", "a")
+    report = sandbox.warehouse.refresh()
+    assert outcomes(report) == {"a": "failed", "b": "failed", "c": "refreshed"}
+    assert "read each other in a cycle" in report["a"].error
+
+
+def test_a_view_of_another_warehouse_is_part_of_the_run(sandbox: MemorySandbox) -> None:
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    other = sandbox.opened("other")
+    sandbox.warehouse, own = other, sandbox.warehouse
+    sandbox.declare("t")
+    below = sandbox.view("select k, sum(v) s from t group by k", "totals")
+    sandbox.warehouse = own
+    own.source("below", below)
+    sandbox.view("select s from below", "totals")
+    report = own.refresh()
+    assert outcomes(report) == {"other/totals": "refreshed", "totals": "refreshed"}
+    assert report["totals"].reads == ("other/totals",)
+    assert not other.refresh().counts.get("refreshed")
+
+
+def test_a_run_that_was_killed_anywhere_is_finished_by_the_next(sandbox: MemorySandbox) -> None:
+    views = shop(sandbox)
+    for number, stop in enumerate(STOPS):
+        sandbox.sql(f"insert into {{t}} values (1, {number}), ({number}, 20)")
+        sandbox.sql(f"update {{d}} set name = 'one{number}' where k = 1")
+        with pytest.raises(Killed), watched(stop):
+            sandbox.warehouse.refresh(threads=1)  # another thread would not be killed
+        sandbox.sql(f"delete from {{t}} where v = {number}")
+        assert refresh(sandbox).ok
+    assert all(view.verify().ok for view in views.values())
+
+
+def test_results_without_a_report_are_data() -> None:
+    failed = DatasetResult(name="a", outcome="failed", error="a: b. C.", error_type="SourceError")
+    skipped = DatasetResult(name="b", outcome="skipped", reads=("a",), because=("a",))
+    report = PipelineReport(datasets=(failed, skipped))
+    assert (report.ok, report.counts) == (False, {"failed": 1, "skipped": 1})
+    with pytest.raises(KeyError):
+        report["c"]
