@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from deltafold.api import PipelineReport, View
 from tests.properties.comparing import difference
-from tests.sandbox import MemorySandbox
+from tests.sandbox import Sandbox
 
 DEPTH = 4
 SOURCES: tuple[str, ...] = "t", "u"
@@ -40,7 +40,7 @@ def graphs(draw: st.DrawFn) -> dict[str, str]:
     return queries
 
 
-def declare(sandbox: MemorySandbox, queries: Mapping[str, str]) -> dict[str, View]:
+def declare(sandbox: Sandbox, queries: Mapping[str, str]) -> dict[str, View]:
     """Views with these queries, in which {name} is a source or a view; each is a source for the next ones."""
     views = dict[str, View]()
     for name, query in queries.items():
@@ -49,7 +49,7 @@ def declare(sandbox: MemorySandbox, queries: Mapping[str, str]) -> dict[str, Vie
     return views
 
 
-def recomputed(sandbox: MemorySandbox, queries: Mapping[str, str], versions: Mapping[str, int]) -> Iterator[DataFrame]:
+def recomputed(sandbox: Sandbox, queries: Mapping[str, str], versions: Mapping[str, int]) -> Iterator[DataFrame]:
     """Each query by Spark's batch over the sources at these versions, by the location of their tables."""
     frames: dict[str, DataFrame] = {}
     for name, table in sandbox.warehouse.tables().items():
@@ -60,7 +60,7 @@ def recomputed(sandbox: MemorySandbox, queries: Mapping[str, str], versions: Map
         yield frames[name]
 
 
-def confirm(sandbox: MemorySandbox, queries: Mapping[str, str], report: PipelineReport) -> None:
+def confirm(sandbox: Sandbox, queries: Mapping[str, str], report: PipelineReport) -> None:
     """Compare all datasets that the run refreshed with recomputing the whole graph at its versions."""
     for name, expected in zip(queries, recomputed(sandbox, queries, report.versions), strict=True):
         if report[name].ok:

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from deltafold.api import PipelineReport
 from tests.crash.points import Killed
+from tests.night import night
 from tests.properties.graphs import SOURCES, confirm, declare, graphs
-from tests.sandbox import MemorySandbox, Step
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, Step
 
-EXAMPLES = 2 if settings().max_examples < 100 else 1000
 SCHEMA = "k int, v bigint"
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4)
@@ -48,6 +48,8 @@ runs = st.builds(
     threads=st.integers(1, 3),
 )
 
+histories = st.lists(runs, min_size=2, max_size=3)
+
 
 @dataclass
 class Steps:
@@ -75,23 +77,37 @@ def kill() -> None:
     raise Killed
 
 
-@settings(max_examples=EXAMPLES)
-@given(graphs(), st.lists(runs, min_size=2, max_size=3))
+@settings(max_examples=2 if settings().max_examples < 100 else 1000)
+@given(graphs(), histories)
 def test_pipelines_equal_recomputing_them(spark: SparkSession, queries: dict[str, str], history: list[Run]) -> None:
-    note("\n".join(f"{name}: {query}" for name, query in queries.items()))
     with tempfile.TemporaryDirectory() as folder:
-        sandbox = MemorySandbox(spark, Path(folder))
-        sandbox.sources({name: (SCHEMA, [(0, 1), (1, 2), (1, 5), (2, 0)]) for name in SOURCES})
-        declare(sandbox, queries)
-        for run in history:
-            sandbox.do(*run.before)
-            perform(sandbox, queries, run)
-        report = sandbox.warehouse.refresh()
-        assert report.ok, report
-        confirm(sandbox, queries, report)
+        check(MemorySandbox(spark, Path(folder)), queries, history)
 
 
-def perform(sandbox: MemorySandbox, queries: dict[str, str], run: Run) -> None:
+@night
+@settings(max_examples=100)
+@given(graphs(), histories)
+def test_pipelines_on_delta_equal_recomputing_them(
+    spark: SparkSession, queries: dict[str, str], history: list[Run]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check(DeltaSandbox(spark, Path(folder)), queries, history)
+
+
+def check(sandbox: Sandbox, queries: dict[str, str], history: list[Run]) -> None:
+    """Each run, and then one without a failure, which finishes what the others left."""
+    note("\n".join(f"{name}: {query}" for name, query in queries.items()))
+    sandbox.sources({name: (SCHEMA, [(0, 1), (1, 2), (1, 5), (2, 0)]) for name in SOURCES})
+    declare(sandbox, queries)
+    for run in history:
+        sandbox.do(*run.before)
+        perform(sandbox, queries, run)
+    report = sandbox.warehouse.refresh()
+    assert report.ok, report
+    confirm(sandbox, queries, report)
+
+
+def perform(sandbox: Sandbox, queries: dict[str, str], run: Run) -> None:
     """Run the pipeline once, and check what it refreshed and what it skipped."""
     do = {"fail": fail, "kill": kill, "change": lambda: sandbox.do(run.during)}[run.what]
     at = Steps(run.at, do)

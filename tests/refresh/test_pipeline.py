@@ -9,7 +9,7 @@ import pytest
 from deltafold.api import DatasetResult, PipelineReport, UsageError, View
 from tests.crash.points import Killed, watched
 from tests.properties.graphs import confirm, declare
-from tests.sandbox import MemorySandbox, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, rows
 
 SHOP = {
     "totals": "select k, sum(v) s, count(*) n from {t} group by k",
@@ -169,6 +169,22 @@ def test_a_run_that_was_killed_anywhere_is_finished_by_the_next(sandbox: MemoryS
         sandbox.sql(f"delete from {{t}} where v = {number}")
         assert refresh(sandbox).ok
     assert all(view.verify().ok for view in views.values())
+
+
+def test_independent_views_side_by_side_on_delta(delta: DeltaSandbox) -> None:
+    """Four at a time, of five that wait for nothing; the same rows as one after the other, and their own jobs."""
+    delta.source("t", "k int, v int", [(1, 5), (1, 2), (2, 9)])
+    queries = {f"wide{n}": f"select k, v + {n} v from {{t}} where v > {n}" for n in range(5)}
+    queries |= {"sums": "select k, sum(v) s from {wide1} group by k", "all": "select a.k, s from {sums} a, {wide2} b"}
+    views = declare(delta, queries)
+    for change in ("insert into {t} values (3, 4), (3, 1)", "delete from {t} where v = 9"):
+        delta.sql(change)
+        report = delta.warehouse.refresh(threads=4)
+        confirm(delta, queries, report)
+        assert report.counts == {"refreshed": len(queries)}
+        assert {name: view.history()[-1].jobs for name, view in views.items()} == {
+            dataset.name: dataset.report.jobs for dataset in report.datasets if dataset.report
+        }
 
 
 def test_results_without_a_report_are_data() -> None:
