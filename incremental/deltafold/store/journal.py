@@ -160,22 +160,31 @@ class Journal:
         """Return all epochs, or the newest few, oldest first."""
         return tuple(self._read(file) for file in self._files()[-newest:])
 
+    def numbers(self) -> tuple[tuple[int, int], ...]:
+        """Return generation and number of every epoch, oldest first; reads no file."""
+        names = (file.name.removesuffix(".json").split("-") for file in self._files())
+        return tuple((int(generation[1:]), int(epoch[1:])) for generation, epoch in names)
+
+    def entry(self, generation: int, epoch: int) -> Entry:
+        """Return the entry of one epoch."""
+        return self._read(self._path(generation, epoch))
+
     def last_complete(self) -> Entry | None:
         """Return the newest epoch that is finished and has reached its pinned versions."""
         return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
 
     def begin(self, intent: Intent) -> None:
         """Write an intent, atomically."""
-        self._write(self._path(intent), {"intent": dataclasses.asdict(intent)})
+        self._write(self._path(intent.generation, intent.epoch), {"intent": dataclasses.asdict(intent)})
 
     def finish(self, intent: Intent, report: Report, after: dict[str, int | None] | None) -> None:
         """Complete an epoch with its report and the versions of its tables after it."""
         content = {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report), "after": after}
-        self._write(self._path(intent), content)
+        self._write(self._path(intent.generation, intent.epoch), content)
 
     def remove(self, intent: Intent) -> None:
         """Remove the entry of an epoch that changed nothing."""
-        self._path(intent).unlink(missing_ok=True)
+        self._path(intent.generation, intent.epoch).unlink(missing_ok=True)
 
     def record(self, recipe: Recipe) -> None:
         """Record the recipe of a fingerprint, if it is not recorded yet."""
@@ -207,8 +216,8 @@ class Journal:
                 file.unlink(missing_ok=True)
         return len(old)
 
-    def _path(self, intent: Intent) -> Place:
-        return self.folder / f"g{intent.generation:05d}-e{intent.epoch:09d}.json"
+    def _path(self, generation: int, epoch: int) -> Place:
+        return self.folder / f"g{generation:05d}-e{epoch:09d}.json"
 
     def _recipe_path(self, fingerprint: str) -> Place:
         return self.folder / f"query-{fingerprint}.json"
