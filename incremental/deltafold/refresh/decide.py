@@ -96,18 +96,10 @@ class Nothing:
     last: Finished
 
 
-Step = (
-    ForgetCopy
-    | TakeBack
-    | Resume
-    | LookUpVersions
-    | TakeChunk
-    | TakeRest
-    | Advance
-    | StartGeneration
-    | Refuse
-    | Nothing
-)
+EpochStep = Resume | TakeChunk | TakeRest | Advance | StartGeneration
+"""The steps that run an epoch, which may fail by itself."""
+Step = EpochStep | ForgetCopy | TakeBack | LookUpVersions | Refuse | Nothing
+SourceVersions = Literal["unknown", "same", "moved"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +118,7 @@ class Facts:
     refresh if it failed by itself, and the next may not.
     """
 
-    sources: Literal["unknown", "same", "moved"] = "unknown"
+    sources: SourceVersions = "unknown"
     redefined: bool = False
     replaces: bool = False
     failed: Step | None = None
@@ -141,7 +133,7 @@ def decide(history: History, goal: Goal, facts: Facts) -> Step:
         return LookUpVersions() if facts.sources == "unknown" else StartGeneration(newest, at_once)
     match newest:
         case Failed():
-            before = history.before(newest)
+            before = history.before(newest.intent)
             assert before is not None
             return TakeBack(newest, before)
         case Begun() | Finished(complete=False) if facts.redefined:
@@ -169,7 +161,7 @@ def _must_begin_again(history: History, facts: Facts) -> bool:
     """
     match history.newest:
         case Failed() as failed:
-            return facts.failed is not None or history.before(failed) is None
+            return facts.failed is not None or history.before(failed.intent) is None
         case Begun():
             return facts.failed is not None
         case _:

@@ -16,30 +16,67 @@ from deltafold.algebra.results.report import RESUMED, Report
 from deltafold.lake.durable import lock
 from deltafold.lake.log.delta_log import cached_snapshots
 from deltafold.lake.remote.remote_path import Place
-from deltafold.refresh.compatibility import REBUILD, check_tables
+from deltafold.refresh.compatibility import REBUILD, Redefinition, check_tables
+from deltafold.refresh.decide import (
+    Advance,
+    EpochStep,
+    Facts,
+    ForgetCopy,
+    Goal,
+    LookUpVersions,
+    Nothing,
+    Refuse,
+    Resume,
+    SourceVersions,
+    StartGeneration,
+    Step,
+    TakeBack,
+    TakeChunk,
+    TakeRest,
+    decide,
+)
 from deltafold.refresh.executor import Executor
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
 from deltafold.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
 from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, UpstreamView
-from deltafold.refresh.take_back import BY_ITSELF, finish_taking_back
+from deltafold.refresh.take_back import BY_ITSELF, restore
 from deltafold.store.answer_pointer import AnswerPointer
+from deltafold.store.history import Event, History, entry_of, read_history
 from deltafold.store.journal import Entry, Pin, base_versions
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log, log_work
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """What a refresh does first.
+class Versions:
+    """The versions that a refresh has to reach; reached: the views below at these versions."""
 
-    rebuild: whether it rebuilds the view; resumed: the report of an interrupted epoch that it finished; lost: why the
-    view has to be rebuilt, where a source lost what such an epoch, or the last one, read.
+    targets: Targets
+    reached: Mapping[str, UpstreamState]
+
+
+@dataclass(kw_only=True)
+class Course:
+    """One refresh under way.
+
+    chunk_bytes: of source files that one epoch takes in; versions: to reach, None until they are looked up; pins: of
+    the next epoch, if they were looked up; arrived: whether the newest epoch is at these versions; failed: the last
+    step, if it failed by itself; rebuilds: whether a generation was begun; lost: why it had to be, where a source lost
+    what the last epoch read; resumed: the report of what was finished first.
     """
 
-    rebuild: bool
-    resumed: Report | None = None
+    history: History
+    goal: Goal
+    progress: Progress | None
+    chunk_bytes: int | None = None
+    versions: Versions | None = None
+    pins: Mapping[str, Pin] | None = None
+    arrived: bool = False
+    failed: Step | None = None
+    rebuilds: bool = False
     lost: LostSourceError | None = None
+    resumed: Report | None = None
 
 
 class Refresh:
@@ -80,14 +117,14 @@ class Refresh:
         locks = lock_views(folder, self.inputs, self.inputs.chain, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             self.inputs.announce_chain(folder)
-            begun = self._begin(progress, rebuild=rebuild)
+            course = self._begin(progress, rebuild=rebuild, chunk_bytes=chunk_bytes)
             done: Done = {}
-            last = store.journal.last_complete()
+            last = course.history.complete
             read = base_versions(last.intent.sources) if last is not None else ()
             targets = self.inputs.targets(versions or {}, read)
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = self._advance(begun, targets, reached, progress, chunk_bytes)
+            report = self._advance(course, Versions(targets, reached))
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -109,72 +146,171 @@ class Refresh:
         if folder in done:
             self._check_query(done[folder].entry)
             return done[folder]
-        begun = self._begin(progress, rebuild=rebuild)
-        last = None if begun.rebuild else self._store.journal.last()
-        if last is not None:
-            self._check_query(last)
-            try:
-                self.inputs.check(last.intent.sources)
-            except LostSourceError as error:
-                begun, last = self._begin_anew(error, begun.resumed), None
+        course = self._begin(progress, rebuild=rebuild)
+        last = self._find_continued(course)
         if last is not None and self.inputs.find_passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
             sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the requested versions"
             report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = self._advance(begun, targets, reached, progress)
-            entry = self._store.journal.last()
-        assert entry is not None
+            report = self._advance(course, Versions(targets, reached))
+            assert course.history.newest is not None
+            entry = entry_of(course.history.newest)
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
 
-    def _begin(self, progress: Progress | None, *, rebuild: bool = False) -> Beginning:
-        """Point readers to the answer, and finish an interrupted epoch."""
+    def _begin(self, progress: Progress | None, *, rebuild: bool = False, chunk_bytes: int | None = None) -> Course:
+        """Point readers to the answer, and finish what was begun."""
         self._pointer.begin()
-        rebuild = rebuild or self._replaces(progress)
-        last = self._store.journal.forget_copy()
-        if last is None or rebuild or last.complete:
-            return Beginning(rebuild=rebuild)
-        if last.intent.takes_back:
-            last = finish_taking_back(self._store, last.intent)
+        history = read_history(self._store.journal)
+        course = Course(history=history, goal=Goal(rebuild=rebuild), progress=progress, chunk_bytes=chunk_bytes)
         try:
-            resumed = None if last is None or last.complete else self._resume(last, progress)
+            course.resumed = self._follow(course)
         except LostSourceError as error:
-            return self._begin_anew(error)
-        return Beginning(self._has_failed() or self._replaces(progress), resumed)
+            self._begin_anew(course, error)
+        return course
 
-    def _begin_anew(self, error: LostSourceError, resumed: Report | None = None) -> Beginning:
+    def _find_continued(self, course: Course) -> Entry | None:
+        """Return the epoch that the view goes on from; None if it begins a generation, or if its sources are lost."""
+        newest = course.history.newest
+        step = decide(course.history, course.goal, self._facts(course, "moved"))
+        if newest is None or isinstance(step, StartGeneration):
+            return None
+        last = entry_of(newest)
+        self._check_query(last)
+        try:
+            self.inputs.check(last.intent.sources)
+        except LostSourceError as error:
+            self._begin_anew(course, error)
+            return None
+        return last
+
+    def _begin_anew(self, course: Course, error: LostSourceError) -> None:
         """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
-        if self._on_lost != REBUILD:
+        if self._on_lost != REBUILD or course.rebuilds:
             raise error
-        return Beginning(rebuild=True, resumed=resumed, lost=error)
+        course.history = read_history(self._store.journal, course.history)
+        course.goal, course.lost, course.failed = Goal(rebuild=True), error, None
 
-    def _advance(
-        self,
-        begun: Beginning,
-        targets: Targets,
-        reached: Mapping[str, UpstreamState],
-        progress: Progress | None,
-        chunk_bytes: int | None = None,
-    ) -> Report:
+    def _advance(self, course: Course, versions: Versions) -> Report:
         """Refresh to these versions in as many epochs as it takes, from nothing where a source lost what was read."""
-        if begun.lost is not None:
-            self._check_healing(begun.lost, targets, progress)
-        try:
-            lost = "" if begun.lost is None else str(begun.lost)
-            report = self._refresh_to(
-                targets, reached, progress, rebuild=begun.rebuild, chunk_bytes=chunk_bytes, lost=lost
-            )
-            report = self._finish_chunks(progress, report) or report
-            if (last := self._store.journal.last()) is not None and not last.complete:
-                report = self._refresh_to(targets, reached, progress)
-            return with_resumed(report, begun.resumed)
-        except LostSourceError as error:
-            if begun.rebuild:
-                raise
-            anew = self._begin_anew(error, begun.resumed)
-        return self._advance(anew, targets, reached, progress, chunk_bytes)
+        course.versions = versions
+        while True:
+            if course.lost is not None:
+                self._check_healing(course.lost, versions.targets, course.progress)
+            try:
+                report = self._follow(course)
+            except LostSourceError as error:
+                self._begin_anew(course, error)
+                continue
+            assert report is not None
+            return with_resumed(report, course.resumed)
+
+    def _follow(self, course: Course) -> Report | None:
+        """Perform one step after the other, until none is left; return the report of the epochs that they ran."""
+        report: Report | None = None
+        in_chunks = course.arrived = False
+        while not isinstance(step := self._decide(course), LookUpVersions | Nothing):
+            match step:
+                case ForgetCopy(copy):
+                    self._store.journal.remove(copy.intent)
+                case TakeBack(failed, before):
+                    restore(self._store, failed.intent, before)
+                case Refuse(last):
+                    self._check_query(entry_of(last))
+                case _ if (done := self._run_epoch(course, step)) is not None:
+                    in_chunks = in_chunks or isinstance(step, TakeChunk | TakeRest)
+                    report = with_resumed(done, report) if isinstance(step, Advance) else done
+                case _:
+                    pass  # it failed by itself, which the next decision takes into account
+            course.history = read_history(self._store.journal, course.history)
+        if isinstance(step, Nothing) and not course.arrived:
+            report = with_resumed(self._keep_epoch(course, entry_of(step.last)), report)
+        if report is not None and (in_chunks or report.verdict == RESUMED):
+            return merge_chunk_reports(self._store.journal.entries(), report)
+        return report
+
+    def _decide(self, course: Course) -> Step:
+        """Return the next step; whether sources have other versions is looked up if the step depends on it."""
+        facts = self._facts(course, "unknown" if course.versions is None else "moved")
+        step = decide(course.history, course.goal, facts)
+        if not isinstance(step, Advance) or step.last is None:
+            return step
+        if not course.arrived:
+            course.pins = self._find_pins(course, step)
+            if any(pin.before != pin.after or pin.left is not None for pin in course.pins.values()):
+                return step
+        return decide(course.history, course.goal, replace(facts, sources="same"))
+
+    def _facts(self, course: Course, sources: SourceVersions) -> Facts:
+        """Compare the query with that of the newest epoch."""
+        found = self._find_redefinition(course.history.newest)
+        replaces = found is not None and self._may_replace(found)
+        return Facts(sources=sources, redefined=found is not None, replaces=replaces, failed=course.failed)
+
+    def _find_redefinition(self, newest: Event | None) -> Redefinition | None:
+        return None if newest is None else self._planner.find_redefinition(entry_of(newest))
+
+    def _may_replace(self, found: Redefinition) -> bool:
+        """Return whether a new generation may begin for the changes since the last epoch."""
+        return self._on_change == REBUILD or found.goes_on
+
+    def _find_pins(self, course: Course, step: TakeRest | Advance | StartGeneration) -> Mapping[str, Pin]:
+        """Return the pins of the next epoch, after a check of the tables that it goes on from."""
+        assert course.versions is not None
+        last = None if step.last is None else entry_of(step.last)
+        rebuild = isinstance(step, StartGeneration)
+        if last is not None and not rebuild:
+            self._check_query(last)
+            check_tables(self._store, last)
+        return self._planner.pins(last, course.versions.targets, course.versions.reached, rebuild=rebuild)
+
+    def _run_epoch(self, course: Course, step: EpochStep) -> Report | None:
+        """Run the epoch of a step; return None where it failed by itself."""
+        starts = isinstance(step, StartGeneration)
+        course.rebuilds = course.rebuilds or starts
+        plan = self._plan(course, step)
+        report = self._run(plan, course.progress)
+        course.failed = step if report is None else None
+        course.arrived = report is not None and plan.intent.arrives and not plan.falls_short
+        if starts and report is not None:
+            course.goal = Goal()
+        return report
+
+    def _plan(self, course: Course, step: EpochStep) -> EpochPlan:
+        """Return the plan of the epoch of a step."""
+        match step:
+            case Resume(begun):
+                return self._planner.resume(entry_of(begun))
+            case TakeChunk(last):
+                if course.versions is None:
+                    self.inputs.check(last.intent.sources)
+                if course.progress is not None and (chunk := last.intent.part):
+                    seconds = last.report.seconds * (chunk.of - chunk.number)
+                    course.progress(f"chunk {chunk.number + 1} of {chunk.of}, about {seconds:.0f} s left")
+                return self._planner.next_chunk(entry_of(last))
+            case TakeRest(last):
+                return self._planner.rest(entry_of(last), self._find_pins(course, step))
+            case Advance(last, at_once):
+                pins = course.pins if last is not None else None
+                return self._planner.next(
+                    None if last is None else entry_of(last),
+                    pins or self._find_pins(course, step),
+                    rebuild=False,
+                    chunk_bytes=None if at_once else course.chunk_bytes,
+                )
+            case StartGeneration(last, at_once):
+                found = self._find_redefinition(last)
+                if course.progress is not None and found is not None and self._may_replace(found):
+                    course.progress(f"rebuilding: {found.what}")
+                return self._planner.next(
+                    None if last is None else entry_of(last),
+                    self._find_pins(course, step),
+                    rebuild=True,
+                    chunk_bytes=None if at_once else course.chunk_bytes,
+                    lost="" if course.lost is None else str(course.lost),
+                )
 
     def _check_healing(self, lost: LostSourceError, targets: Targets, progress: Progress | None) -> None:
         """Say that the view is rebuilt; raises the error where a rebuild could not read its sources either."""
@@ -191,33 +327,6 @@ class Refresh:
         )
         if progress is not None:
             progress(f"rebuilding: {because}")
-
-    def _resume(self, last: Entry, progress: Progress | None) -> Report | None:
-        """Finish an interrupted epoch, and the chunks after it."""
-        self._check_query(last)
-        plan = self._planner.resume(last)
-        if last.report is not None:
-            return self._finish_chunks(progress, None)
-        resumed = self._run(plan, progress)
-        return resumed and self._finish_chunks(progress, resumed)
-
-    def _finish_chunks(self, progress: Progress | None, begun: Report | None) -> Report | None:
-        """Run the remaining chunks of the last epoch's change; return their report merged with `begun`.
-
-        It ends before a chunk that fails by itself: `_refresh_to` takes in what is left.
-        """
-        report = begun
-        while (last := self._store.journal.last()) and last.report and (chunk := last.intent.part) and not chunk.last:
-            if progress is not None:
-                left = last.report.seconds * (chunk.of - chunk.number)
-                progress(f"chunk {chunk.number + 1} of {chunk.of}, about {left:.0f} s left")
-            done = self._run(self._planner.next_chunk(last), progress)
-            if done is None:
-                break
-            report = done
-        if report is None or (report is begun and report.verdict != RESUMED):
-            return report
-        return merge_chunk_reports(self._store.journal.entries(), report)
 
     def _run(self, plan: EpochPlan, progress: Progress | None) -> Report | None:
         """Run an epoch; return None where it failed by itself and another one may not: a chunk, or an interrupted one.
@@ -241,50 +350,13 @@ class Refresh:
             warnings.warn(f"view {intent.view}: {what}. The error was: {because}.", DeltafoldWarning, stacklevel=4)
             return None
 
-    def _has_failed(self) -> bool:
-        """Return whether the last epoch is a first load that failed by itself after it wrote a part."""
-        last = self._store.journal.last()
-        return last is not None and last.report is None
-
-    def _refresh_to(
-        self,
-        targets: Targets,
-        reached: Mapping[str, UpstreamState],
-        progress: Progress | None,
-        *,
-        rebuild: bool = False,
-        chunk_bytes: int | None = None,
-        lost: str = "",
-    ) -> Report:
-        """Refresh to these versions in one epoch; in none if nothing changed, in two if a state can be reused.
-
-        What chunks left is taken in at once.
-        """
-        last = self._store.journal.last()
-        if last is not None and not rebuild:
-            self._check_query(last)
-            check_tables(self._store, last)
-        pins = self._planner.pins(last, targets, reached, rebuild=rebuild)
-        if last is not None and not rebuild and not last.complete:
-            report = self._executor.run(self._planner.rest(last, pins), progress)
-            return merge_chunk_reports(self._store.journal.entries(), report)
-        if last is not None and not rebuild and all(p.before == p.after and p.left is None for p in pins.values()):
-            return self._keep_epoch(last, pins)
-        plan = self._planner.next(last, pins, rebuild=rebuild, chunk_bytes=chunk_bytes, lost=lost)
-        report = self._run(plan, progress)
-        if report is None:
-            return self._refresh_to(targets, reached, progress, rebuild=rebuild or self._has_failed())
-        return (
-            with_resumed(self._refresh_to(targets, reached, progress, chunk_bytes=chunk_bytes), report)
-            if plan.falls_short
-            else report
-        )
-
-    def _keep_epoch(self, last: Entry, pins: Mapping[str, Pin]) -> Report:
+    def _keep_epoch(self, course: Course, last: Entry) -> Report:
         """Keep the last epoch, and record the base versions of the views below, which may have advanced."""
-        assert last.report is not None
+        pins = course.pins
+        assert last.report is not None and pins is not None
         if any(pin.bases != last.intent.sources[name].bases for name, pin in pins.items()):
             self._store.journal.finish(replace(last.intent, sources=dict(pins)), last.report, last.after)
+            course.history = read_history(self._store.journal, course.history)
         return unchanged_report(self._store.view, last, pins)
 
     def _check_query(self, last: Entry) -> None:
@@ -292,16 +364,6 @@ class Refresh:
         if found := self._planner.find_redefinition(last):
             raise found.refuse("Rebuild the view, or restore what changed")
         self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
-
-    def _replaces(self, progress: Progress | None) -> bool:
-        """Return whether the changes since the last epoch require a new generation."""
-        last = self._store.journal.last()
-        redefinition = None if last is None else self._planner.find_redefinition(last)
-        if redefinition is None or not (self._on_change == REBUILD or redefinition.goes_on):
-            return False
-        if progress is not None:
-            progress(f"rebuilding: {redefinition.what}")
-        return True
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from deltafold.algebra.errors import EvaluationError, NotConvergedError, QueryEr
 from deltafold.algebra.results.report import TAKEN_BACK, Report
 from deltafold.refresh.reporting import versions_by_source
 from deltafold.spark.java_errors import explain_errors
-from deltafold.store.journal import Entry, Intent
+from deltafold.store.history import Finished, read_history
+from deltafold.store.journal import Intent
 from deltafold.store.view_store import Store
 
 BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
@@ -25,8 +26,9 @@ BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
 
 def take_back(store: Store, failed: Intent) -> None:
     """Return to the epoch before a failed one, or leave the generation that it was to begin."""
-    if (before := entry_before(store, failed)) is None:
-        if any(entry.intent.generation != failed.generation for entry in store.journal.entries()):
+    history = read_history(store.journal)
+    if (before := history.before(failed)) is None:
+        if any(generation != failed.generation for generation, _ in history.numbers):
             store.journal.remove(failed)
         else:
             store.journal.begin(replace(failed, takes_back=True))
@@ -35,14 +37,11 @@ def take_back(store: Store, failed: Intent) -> None:
     begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
     begun = replace(begun, rearranges=False, takes_back=True)
     store.journal.begin(begun)
-    finish_taking_back(store, begun)
+    restore(store, begun, before)
 
 
-def finish_taking_back(store: Store, begun: Intent) -> Entry | None:
-    """Restore the tables that the failed epoch wrote, and complete its entry; returns it, None for a first load."""
-    before = entry_before(store, begun)
-    if before is None or before.report is None:
-        return None
+def restore(store: Store, begun: Intent, before: Finished) -> None:
+    """Restore the tables that the failed epoch wrote, and complete its entry."""
     tables = {name: store.table(begun.generation, name) for name in begun.tables}
     with explain_errors({}, moving=False, work="return to the epoch before"):
         for name, table in tables.items():
@@ -50,18 +49,9 @@ def finish_taking_back(store: Store, begun: Intent) -> Entry | None:
             if version is not None and table.version() != version:
                 table.restore(version)
         after = {name: table.version() for name, table in tables.items()}
-    done, report = replace(begun, takes_back=False), report_of_nothing(before.report, begun)
-    store.journal.finish(done, report, after)
-    if before.report.verdict == TAKEN_BACK:
+    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun), after)
+    if before.taken_back:
         store.journal.remove(before.intent)  # of many failures in a row the journal keeps the last
-    return Entry(done, report, after)
-
-
-def entry_before(store: Store, intent: Intent) -> Entry | None:
-    """Return the finished epoch before one, None if its generation has none."""
-    earlier = [entry for entry in store.journal.entries(2) if entry.intent.epoch < intent.epoch]
-    found = next((entry for entry in earlier if entry.intent.generation == intent.generation), None)
-    return None if found is None or found.report is None else found
 
 
 def report_of_nothing(before: Report, begun: Intent) -> Report:

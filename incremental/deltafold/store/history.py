@@ -82,15 +82,15 @@ class History:
         return self.events[-1] if self.events else None
 
     @property
-    def generation(self) -> int:
-        """The newest generation; 0 before the first one."""
-        return self.numbers[-1][0] if self.numbers else 0
+    def complete(self) -> Finished | None:
+        """The last complete epoch, which readers see."""
+        oldest = self.events[0] if self.events else None
+        return oldest if isinstance(oldest, Finished) and oldest.complete else None
 
-    def before(self, failed: Failed) -> Finished | None:
+    def before(self, failed: Intent) -> Finished | None:
         """Return the finished epoch that a failed one is taken back to; None if its generation has none."""
-        generation, number = number_of(failed)
-        earlier = [e for e in self.events if number_of(e)[0] == generation and number_of(e)[1] < number]
-        return earlier[-1] if earlier and isinstance(earlier[-1], Finished) else None
+        own = [e for e in self.events if e.intent.generation == failed.generation and e.intent.epoch < failed.epoch]
+        return own[-1] if own and isinstance(own[-1], Finished) else None
 
 
 def read_history(journal: Journal, known: History = History()) -> History:
