@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
+from deltafold.dagster.epochs import INPUT_VERSION
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales
@@ -45,17 +46,30 @@ def test_a_view_follows_an_asset_of_the_users(tmp_path: Path, spark: SparkSessio
         resource_key="session",
     )
 
+    customers = df.maintained_view(
+        "customers",
+        "SELECT count(*) AS n FROM revenue",
+        sources={"revenue": revenue},
+        warehouse=str(tmp_path / "warehouse"),
+        resource_key="session",
+    )
+
     def run(instance: dg.DagsterInstance, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
         return dg.materialize(
-            [orders, revenue], instance=instance, selection=list(keys), resources={"session": Session()}
+            [orders, revenue, customers], instance=instance, selection=list(keys), resources={"session": Session()}
         )
 
     with dg.DagsterInstance.ephemeral() as instance:
         assert [check.passed for check in run(instance, ORDERS, REVENUE).get_asset_check_evaluations()] == [True]
         spark.sql(f"DELETE FROM delta.`{lake}` WHERE customer = 'b'")
+        below, above = run(instance, dg.AssetKey("customers")).get_asset_materialization_events()
+        assert (below.asset_key, above.asset_key) == (REVENUE, dg.AssetKey("customers"))
+        assert (above.materialization.tags or {})[f"{INPUT_VERSION}/marts/revenue"] == "1.2"
         second = run(instance, REVENUE)
     assert [check.passed for check in second.get_asset_check_evaluations()] == [True]
     [event] = second.get_asset_materialization_events()
+    assert event.materialization.metadata["verdict"].value == "nothing to do"
+    assert below.materialization.metadata["verdict"].value == "applied"
     shown: Any = event.materialization.metadata
     assert shown["dagster/row_count"].value == 1 and shown["epoch"].value == 2
     columns = shown["dagster/column_schema"].schema.columns

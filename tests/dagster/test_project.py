@@ -20,7 +20,8 @@ from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
-from deltafold.pipelines.tasks import RefreshedView, VerifyTask
+from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
+from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
 from tests.pipelines.declared import write
 from tests.pipelines.test_docs import blocks
@@ -63,6 +64,9 @@ class Named(df.DeltafoldPipeline):
 """
 
 
+MAINTAINED: list[str] = []
+
+
 class Pretended(dg.ConfigurableResource):
     """Refreshes nothing; the dataset `differs` is not equal to its query."""
 
@@ -73,6 +77,9 @@ class Pretended(dg.ConfigurableResource):
             ok = pipeline.name != self.differs
             measured: Any = {"missing": 0, "extra": 0, "rows": 1, "versions": {}, "sample": (), "sentence": "compared"}
             return Verification(view=pipeline.name, ok=ok, **measured)
+        if isinstance(task, MaintainTask):
+            MAINTAINED.append(pipeline.name)
+            return MaintainedView(UPKEEP)
         report = Report(view=pipeline.name, epoch=1, generation=1, verdict="applied", sentence="refreshed")
         address: Any = {"table": "", "version": 0, "generation": 1, "epoch": 1, "columns": (), "finished": ""}
         return RefreshedView(
@@ -227,6 +234,19 @@ def test_a_dataset_that_differs_stops_its_readers_and_no_others(tmp_path: Path) 
 
     assert run("sales", "top", "other") == (False, {"sales", "other"})
     assert run("top") == (True, {"top"})
+
+
+def test_a_view_reads_another_and_one_job_maintains_both() -> None:
+    low = revenue()
+    top = df.maintained_view("top", "SELECT count(*) AS n FROM r", sources={"r": low}, warehouse="warehouse")
+    graph = dg.Definitions(assets=[low, top], resources={"deltafold": Pretended()}).resolve_asset_graph()
+    assert graph.get(dg.AssetKey("top")).parent_keys == {VIEW}
+    with pytest.raises(DeltafoldError, match="asset raw/orders: it is not maintained by Deltafold"):
+        df.maintenance_job(orders)
+    job = df.maintenance_job(low, top, name="upkeep")
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, resources={"deltafold": Pretended()})
+    assert done.success and MAINTAINED == ["marts__revenue", "top"]
 
 
 def test_a_watched_table_has_the_version_of_its_log(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ In a project that has assets already (docs/dagster.md), take what you need, and 
     deltafold_assets, landing_assets       the pipelines of a folder, and the input files that they land
     DeltafoldTranslator                    their keys, groups, owners, tags and sources, for you to override
     watched_table                          a Delta table that others write
+    maintenance_job                        compacts their tables, on a schedule of yours
     SparkResource, SubmittedSpark, PipesSpark    where Spark runs
     MaintainedView, DeltafoldPipeline      the same as components, for defs.yaml
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         deltafold_assets,
         landing_assets,
         maintained_view,
+        maintenance_job,
         watched_table,
     )
     from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource", "SubmittedSpark",
-    "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "watched_table",
+    "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "maintenance_job",
+    "watched_table",
 ]  # fmt: skip
 
 _MODULES = {
@@ -51,6 +54,7 @@ _MODULES = {
     "landing_assets": "maintained",
     "load_definitions": "factory",
     "maintained_view": "maintained",
+    "maintenance_job": "maintained",
     "watched_table": "maintained",
 }
 

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 
+from deltafold.algebra.errors import UsageError
 from deltafold.dagster import epochs, metadata
 from deltafold.dagster.checks import CHECK, describe_loss, loss_check
 from deltafold.dagster.following import of_tables
 from deltafold.dagster.steps import RefreshConfig
-from deltafold.dagster.task_runner import TaskRunner
+from deltafold.dagster.task_runner import StepContext, TaskRunner
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
@@ -73,8 +75,9 @@ def refresh_step(
     retry_policy: dg.RetryPolicy | None,
     pool: str | None,
     op_tags: Mapping[str, Any] | None,
+    below: Sequence[Dataset] = (),
 ) -> dg.AssetsDefinition:
-    """Return the step of datasets, of which each is before its readers."""
+    """Return the step of datasets, of which each is before its readers; below: datasets of other steps they read."""
 
     @dg.multi_asset(
         name=name,
@@ -88,9 +91,23 @@ def refresh_step(
     )
     def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
-        yield from _Run(context, runner, _with_keys_of(context, datasets), rebuild=config.rebuild).results()
+        yield from _Run(context, runner, _with_keys_of(context, datasets), below, rebuild=config.rebuild).results()
 
+    _DATASETS[refresh.node_def] = tuple(datasets)
     return refresh
+
+
+_DATASETS: WeakKeyDictionary[Any, tuple[Dataset, ...]] = WeakKeyDictionary()
+"""The datasets of each step, by the definition of its op."""
+
+
+def datasets_of(assets: dg.AssetsDefinition) -> tuple[Dataset, ...]:
+    """Return the datasets that a step refreshes; raises UsageError for any other assets."""
+    found = _DATASETS.get(assets.node_def) if assets.is_executable else None
+    if found is None:
+        names = ", ".join(sorted(key.to_user_string() for key in assets.keys))
+        raise UsageError(f"asset {names}: it is not maintained by Deltafold. Name the Delta table that it writes.")
+    return found
 
 
 def _with_keys_of(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
@@ -105,11 +122,18 @@ class _Run:
     """One run of the step."""
 
     def __init__(
-        self, context: dg.AssetExecutionContext, spark: TaskRunner, datasets: Sequence[Dataset], *, rebuild: bool
+        self,
+        context: dg.AssetExecutionContext,
+        spark: TaskRunner,
+        datasets: Sequence[Dataset],
+        below: Sequence[Dataset],
+        *,
+        rebuild: bool,
     ) -> None:
         self._context = context
         self._spark = spark
         self._datasets = datasets
+        self._known = {dataset.pipeline.name: dataset for dataset in (*below, *datasets)}
         self._rebuild = rebuild
         self._failures: dict[str, dg.Failure] = {}
         self._stopped: set[str] = set()  # datasets whose readers cannot be refreshed
@@ -138,16 +162,19 @@ class _Run:
         done = self._spark.run(self._context, dataset.pipeline, RefreshTask(rebuild=self._rebuild))
         report = done.report
         (self._context.log.warning if report.lost else self._context.log.info)(report.sentence)
-        keys = {other.pipeline.name: other for other in self._datasets}
         for below in done.below:
-            if lower := keys.get(below.report.view):
+            if lower := self._known.get(below.report.view):
                 self._context.log_event(_event_below(lower, below))
-        versions = {keys[below.view].spec.key: below for below in report.below if below.view in keys}
+        versions = {
+            self._known[below.view].spec.key: metadata.data_version(below.generation, below.epoch)
+            for below in report.below
+            if below.view in self._known
+        }
         yield dg.MaterializeResult(
             asset_key=dataset.spec.key,
             metadata=shown_metadata(dataset, done),
             data_version=dg.DataVersion(metadata.data_version(report.generation, report.epoch)),
-            tags=epochs.input_tags({key: metadata.data_version(b.generation, b.epoch) for key, b in versions.items()}),
+            tags=epochs.input_tags(versions),
         )
         for check in loss_check(dataset.pipeline, dataset.spec.key):
             if (check.asset_key, check.name) in checks:
@@ -196,7 +223,7 @@ def _together(failures: Mapping[str, dg.Failure]) -> dg.Failure:
     return dg.Failure(f"{len(failures)} datasets failed.\n{sentences}", allow_retries=again)
 
 
-def find_runner(context: dg.AssetExecutionContext, resource_key: str | None) -> TaskRunner:
+def find_runner(context: StepContext, resource_key: str | None) -> TaskRunner:
     """Return what does the tasks of a step: its resource, or Spark in its process, by the session of the resource."""
     if resource_key is None:
         return _own_spark()

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from deltafold.dagster.dataset_step import find_runner, refresh_step, translate
+from deltafold.algebra.errors import UsageError
+from deltafold.dagster.dataset_step import Dataset, datasets_of, find_runner, refresh_step, translate
 from deltafold.dagster.folders import delta_version
 from deltafold.dagster.partitions import partitions_of
-from deltafold.dagster.steps import LandingConfig, Materialised, land
+from deltafold.dagster.steps import LandingConfig, Materialised, UpkeepConfig, land
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, replace_attributes
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.inline import declare_pipeline
+from deltafold.pipelines.tasks import MaintainTask
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
@@ -51,9 +53,14 @@ class TableSource(dg.Resolvable):
 class _OneAsset(DeltafoldTranslator):
     """Gives the one dataset of `maintained_view` the key and the attributes that are asked for."""
 
-    def __init__(self, asked: dg.AssetSpec, source_assets: Mapping[str, str]) -> None:
+    def __init__(self, asked: dg.AssetSpec, source_assets: Mapping[str, str], views: Mapping[str, Dataset]) -> None:
         super().__init__(source_assets)
         self._asked = asked
+        self._views = views
+
+    def get_source_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
+        view = self._views.get(source)
+        return view.spec.key if view else super().get_source_key(pipeline, source)
 
     def get_asset_key(self, pipeline: Pipeline) -> dg.AssetKey:
         return self._asked.key
@@ -74,7 +81,7 @@ def maintained_view(
     asset: KeyLike | dg.AssetSpec,
     query: "Query",
     *,
-    sources: Mapping[str, str | TableSource],
+    sources: Mapping[str, str | TableSource | dg.AssetsDefinition],
     warehouse: str,
     name: str | None = None,
     equals_batch: str | None = None,
@@ -91,7 +98,8 @@ def maintained_view(
         asset: its key, such as `marts/revenue`; or its spec, with group, owners, tags, kinds, automation condition and
             whatever else you set. Its dependencies are added.
         query: SQL, the path of a file that ends in .sql, .mrql or .py, a function, or a program of MRQL.
-        sources: the Delta tables that it reads, by the names that it uses: a path, or a TableSource.
+        sources: what it reads, by the names that it uses: a Delta table, as a path or a TableSource, or another
+            maintained view, which is refreshed to the same versions first.
         warehouse: the folder or URI below which its state and answer are kept, in a folder of their own.
         name: of the view and of that folder; by default of the key, as `marts__revenue`.
         equals_batch: the share of keys that a blocking check compares with the query after each refresh, such as
@@ -109,16 +117,25 @@ def maintained_view(
         DeclarationError: for an invalid option.
     """
     spec = asset if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
-    tables = {name: TableSource(table) if isinstance(table, str) else table for name, table in sources.items()}
+    views = {name: _only(source) for name, source in sources.items() if isinstance(source, dg.AssetsDefinition)}
+    tables = {
+        name: TableSource(source) if isinstance(source, str) else source
+        for name, source in sources.items()
+        if not isinstance(source, dg.AssetsDefinition)
+    }
     declared = {
         **options,
-        "sources": {source: table.declaration for source, table in tables.items()},
+        "sources": {
+            **{source: table.declaration for source, table in tables.items()},
+            **{source: {"view": view.pipeline.name} for source, view in views.items()},
+        },
         "warehouse": warehouse,
         **({"check": {"sample": equals_batch}} if equals_batch else {}),
     }
     home = Path(folder).absolute() if folder else Path.cwd()
-    pipeline = declare_pipeline(name or spec.key.to_python_identifier(), query, declared, home)
-    translator = _OneAsset(spec, {source: table.asset for source, table in tables.items() if table.asset})
+    below = {source: view.pipeline for source, view in views.items()}
+    pipeline = declare_pipeline(name or spec.key.to_python_identifier(), query, declared, home, below)
+    translator = _OneAsset(spec, {source: table.asset for source, table in tables.items() if table.asset}, views)
     return refresh_step(
         f"{spec.key.to_python_identifier()}__refresh",
         translate([pipeline], translator, checked=bool(equals_batch)),
@@ -126,7 +143,16 @@ def maintained_view(
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        below=tuple(views.values()),
     )
+
+
+def _only(view: dg.AssetsDefinition) -> Dataset:
+    """Return the dataset of a maintained view; raises UsageError for other assets."""
+    first, *others = datasets_of(view)
+    if others:
+        raise UsageError(f"asset {first.spec.key.to_user_string()}: its step has {len(others)} more. Name one view.")
+    return first
 
 
 def deltafold_assets(
@@ -211,6 +237,46 @@ def _landing(
         return land(context, find_runner(context, resource_key), pipeline, source, config)
 
     return landing
+
+
+def maintenance_job(
+    *assets: dg.AssetsDefinition,
+    name: str = "maintain_deltafold",
+    retry_policy: dg.RetryPolicy | None = CRASHES,
+    resource_key: str | None = RESOURCE_KEY,
+) -> dg.JobDefinition:
+    """Return a job that compacts the tables of datasets, and removes old files that no reader needs; schedule it.
+
+    Args:
+        assets: results of `maintained_view` or `deltafold_assets`.
+        name: of the job.
+        retry_policy: of its step.
+        resource_key: as of `maintained_view`.
+
+    Raises:
+        UsageError: for assets of any other kind.
+    """
+    pipelines = [dataset.pipeline for step in assets for dataset in datasets_of(step)]
+
+    @dg.op(
+        name=f"{name}__step",
+        out=dg.Out(dg.Nothing),
+        required_resource_keys={resource_key} if resource_key else set(),
+        retry_policy=retry_policy,
+    )
+    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig) -> None:
+        spark = find_runner(context, resource_key)
+        for pipeline in pipelines:
+            done = spark.run(context, pipeline, MaintainTask(config.retention_hours))
+            context.log.info(f"{pipeline.name}: {done.upkeep.sentence}")
+
+    @dg.job(  # pyright: ignore[reportUnknownMemberType]
+        name=name, description="Compacts the tables of maintained datasets, and removes old files."
+    )
+    def job() -> None:
+        maintain()
+
+    return job
 
 
 def watched_table(

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     Query = str | Path | Mrql | Callable[..., DataFrame]
 
 
-def declare_pipeline(name: str, query: Query, options: Mapping[str, Any], folder: Path) -> Pipeline:
+def declare_pipeline(
+    name: str, query: Query, options: Mapping[str, Any], folder: Path, below: Mapping[str, Pipeline]
+) -> Pipeline:
     """Return the pipeline of a query; raises DeclarationError as for a pipeline.yaml with these options.
 
     query: SQL, the path of a file that ends in .sql, .mrql or .py, a function, or a program of MRQL;
-    options: the keys and values of pipeline.yaml; folder: the one that relative paths start at.
+    options: the keys and values of pipeline.yaml; folder: the one that relative paths start at; below: the pipelines
+    whose views it reads, by source.
     """
     if not PIPELINE_NAME.match(name):
         raise DeclarationError(f"maintained view `{name}`: invalid name. {NAME_RULE}.")
@@ -36,7 +39,12 @@ def declare_pipeline(name: str, query: Query, options: Mapping[str, Any], folder
     declaration = parsing.check_declaration(where, present, folder, os.environ)
     found = _find_query(query, tuple(declaration.sources), folder)
     return Pipeline(
-        name=name, folder=folder / "pipelines" / name, declaration=declaration, query=found, in_folder=False
+        name=name,
+        folder=folder / "pipelines" / name,
+        declaration=declaration,
+        query=found,
+        below=below,
+        in_folder=False,
     )
 
 
