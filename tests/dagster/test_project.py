@@ -142,6 +142,14 @@ def test_a_view_merges_with_a_project_that_has_a_spark_of_its_own() -> None:
     assert set(merged.get_repository_def().get_top_level_resources()) == {"spark", "deltafold"}
 
 
+def test_two_tables_of_one_asset_are_one_dependency() -> None:
+    sources = {name: df.TableSource(f"lake/{name}", asset="raw/orders") for name in ("orders", "refunds")}
+    asked = dg.AssetSpec(VIEW, deps=[dg.AssetDep(RAW, partition_mapping=dg.LastPartitionMapping())])
+    view = df.maintained_view(asked, "SELECT * FROM orders", sources=sources, warehouse="warehouse")
+    [dep] = next(iter(view.specs)).deps
+    assert (dep.asset_key, dep.partition_mapping) == (RAW, dg.LastPartitionMapping())
+
+
 def test_a_resource_is_needed_under_the_chosen_key_alone() -> None:
     for options, needed in (({}, {"deltafold"}), ({"resource_key": "lake"}, {"lake"}), ({"resource_key": None}, set())):
         assert revenue(**options).required_resource_keys - {"io_manager"} == needed  # which every asset has

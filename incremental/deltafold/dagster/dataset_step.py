@@ -61,8 +61,8 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
         sources = {source: changed.get(key, key) for source, key in keys.items()}
         described = descriptions.load_description(pipeline)
         shown = metadata.of_columns(described) | metadata.of_lineage(described, sources) if described else {}
-        deps = dict.fromkeys(changed.get(dep.asset_key, dep.asset_key) for dep in spec.deps)
-        spec = replace_attributes(spec, deps=list(deps), metadata={**shown, **spec.metadata})
+        deps = [changed.get(dep.asset_key, dep) for dep in spec.deps]
+        spec = replace_attributes(spec, deps=deps, metadata={**shown, **spec.metadata})
         datasets.append(Dataset(pipeline, spec, sources, checked))
     return datasets
 
@@ -209,7 +209,7 @@ def shown_metadata(dataset: Dataset, done: RefreshedView) -> metadata.Metadata:
 def _event_below(dataset: Dataset, done: RefreshedView) -> dg.AssetMaterialization:
     """Return the event of a dataset that a reader's refresh took to another epoch."""
     version = metadata.data_version(done.report.generation, done.report.epoch)
-    tags = epochs.version_tags(version, descriptions.digest(dataset.pipeline), {})
+    tags = epochs.version_tags(version, dataset.spec.code_version or "", {})
     shown = shown_metadata(dataset, done)
     return dg.AssetMaterialization(dataset.spec.key, description=done.report.sentence, metadata=shown, tags=tags)
 

@@ -69,7 +69,7 @@ class _OneAsset(DeltafoldTranslator):
         own = super().get_asset_spec(pipeline)
         return replace_attributes(
             self._asked,
-            deps=[*own.deps, *self._asked.deps],
+            deps={dep.asset_key: dep for dep in (*own.deps, *self._asked.deps)}.values(),
             description=self._asked.description or own.description,
             code_version=self._asked.code_version or own.code_version,
             kinds=self._asked.kinds or own.kinds,

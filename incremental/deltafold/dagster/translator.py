@@ -73,7 +73,7 @@ class DeltafoldTranslator:
         """Return the asset of a dataset. Readers follow a changed key."""
         return dg.AssetSpec(
             self.get_asset_key(pipeline),
-            deps=[self.get_source_key(pipeline, source) for source in pipeline.declaration.sources],
+            deps=sorted({self.get_source_key(pipeline, source) for source in pipeline.declaration.sources}),
             description=pipeline.declaration.description or None,
             kinds={"deltalake", "spark"},
             code_version=descriptions.digest(pipeline),
