@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
+from dagster.components.testing import create_defs_folder_sandbox
 
 import deltafold.dagster as df
 from deltafold.algebra.errors import DeltafoldError
@@ -274,7 +274,7 @@ def sandbox() -> Any:
         yield made
 
 
-def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox: DefsFolderSandbox) -> None:
+def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox: Any) -> None:
     folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
     content = yaml.safe_load((folder / "defs.yaml").read_text())
     assert content["attributes"]["query"] == "revenue.sql" and (folder / "revenue.sql").is_file()
@@ -291,7 +291,7 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
         assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
 
 
-def test_the_view_of_the_docs_is_loaded(sandbox: DefsFolderSandbox) -> None:
+def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:
     [declared] = [block for block in blocks("yaml", PROJECT / "docs" / "dagster.md") if "MaintainedView" in block]
     folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
     (folder / "defs.yaml").write_text(declared)
@@ -300,7 +300,7 @@ def test_the_view_of_the_docs_is_loaded(sandbox: DefsFolderSandbox) -> None:
     assert (node.parent_keys, node.group_name, node.owners) == ({RAW}, "marts", ["team:finance"])
 
 
-def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: DefsFolderSandbox) -> None:
+def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: Any) -> None:
     folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
     with sandbox.load_component_and_build_defs(folder) as (component, defs):
         assert isinstance(component, df.DeltafoldPipeline)
