@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from pyspark.pipelines.flow import AutoCdcFlow
     from pyspark.pipelines.graph_element_registry import GraphElementRegistry
 
+_BEGINS_QUERY = re.compile(r"\b(?:select|with|from|table|values)\b|\(", re.IGNORECASE)
 POLICY_PROPERTY = "deltafold.refresh_policy"
 DELTA = "delta"
 _FIXES = {
@@ -330,7 +332,9 @@ class _Loader:
         query = insert.query()
         text = _text_of(self.session, query, statement)
         if text is None or bool(insert.overwrite()) or not insert.partitionSpec().isEmpty():
-            self.declared.refuse(origin, f"{name}: it is not a plain INSERT INTO … BY NAME. Write it so.")
+            self.declared.refuse(
+                origin, f"{name}: it is not a plain INSERT INTO. Write INSERT INTO table BY NAME query."
+            )
             return
         self._add_sql_flow(_sql_name(name_parts(insert.table())), name, text, origin)
 
@@ -474,15 +478,24 @@ def _column_name(column: Column) -> str:
 
 
 def _text_of(spark: SparkSession, query: J, statement: str) -> str | None:
-    """Return the text of a query within a statement, None if it is not in one piece there."""
-    origin = query.origin()
-    if not origin.startIndex().isDefined():
-        return None
-    text = statement[int(origin.startIndex().get()) :]
-    try:
-        return text if bool(catalyst.parse_plan(spark, text).equals(query)) else None
-    except JavaError:
-        return None
+    """Return the text of the query at the end of a statement, None if it is not found.
+
+    Spark does not keep it: it is the end of the statement that is parsed into the same plan.
+    """
+    wanted = _describe_plan(query)
+    for match in _BEGINS_QUERY.finditer(statement):
+        text = statement[match.start() :]
+        try:
+            if _describe_plan(catalyst.parse_plan(spark, text)) == wanted:
+                return text
+        except JavaError:
+            continue
+    return None
+
+
+def _describe_plan(plan: J) -> str:
+    """Return a parsed plan as text, without the numbers of its columns, which each parsing chooses."""
+    return re.sub(r"#\d+", "", str(plan.toString()))
 
 
 def _sql_name(parts: Iterable[object]) -> str:
