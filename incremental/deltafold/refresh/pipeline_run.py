@@ -116,7 +116,7 @@ def order_datasets(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
         except CycleError as error:
             cycle: Sequence[Place] = error.args[1]
             names = " → ".join(by_folder[folder].name for folder in reversed(cycle))
-            fault = QueryError(f"the views {names} read each other in a cycle. Give one of them another name.")
+            fault = QueryError(f"views {names}: they read each other in a cycle. Give one of them another name.")
             for folder in cycle:
                 by_folder[folder] = replace(by_folder[folder], reads=(), fault=fault)
 
