@@ -213,9 +213,10 @@ class Warehouse:
             raise UsageError(
                 f"view {unknown[0]}: it is not declared in this warehouse. Choose one of: {', '.join(views) or 'none'}."
             )
+        number = choose_threads(threads)
         with explain_lost_spark():
-            datasets = Resolver().datasets(self, {*names, *full} if names else views, full)
-            return refresh_datasets(datasets, progress, self.spark, choose_threads(threads))
+            datasets = Resolver().datasets(self, dict.fromkeys((*names, *full)) if names else views, full)
+            return refresh_datasets(datasets, progress, self.spark, number)
 
     @property
     def views(self) -> Mapping[str, View]:

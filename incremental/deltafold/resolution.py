@@ -283,7 +283,8 @@ class ResolvedView:
         """The views that the query reads, as declared last; those that it mentions, if it cannot be analysed."""
         catalog = self.view.catalog
         try:
-            names: Collection[str] = self.views
+            with explain_lost_spark():
+                names: Collection[str] = self.views
         except LostSparkError:
             raise
         except Exception:  # reported when the dataset is refreshed
@@ -295,7 +296,8 @@ class ResolvedView:
         """Return the view as a dataset of a pipeline."""
         tables, fault = dict[str, VersionedTable](), None
         try:
-            tables |= self.refresh.inputs.located
+            with explain_lost_spark():
+                tables |= self.refresh.inputs.located
         except LostSparkError:
             raise
         except Exception as error:  # the run reports it

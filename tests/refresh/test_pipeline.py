@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
-from deltafold.api import DatasetResult, PipelineReport, UsageError, View
+from deltafold.api import DatasetResult, LostSparkError, PipelineReport, Report, UsageError, View
+from deltafold.refresh.pipeline_run import Dataset, RunState, refresh_datasets
+from deltafold.refresh.sources.upstream import Progress
 from tests.crash.points import Killed, watched
 from tests.properties.graphs import confirm, declare
 from tests.sandbox import DeltaSandbox, MemorySandbox, rows
@@ -185,6 +191,34 @@ def test_independent_views_side_by_side_on_delta(delta: DeltaSandbox) -> None:
         assert {name: view.history()[-1].jobs for name, view in views.items()} == {
             dataset.name: dataset.report.jobs for dataset in report.datasets if dataset.report
         }
+
+
+def test_the_end_of_spark_ends_the_run() -> None:
+    """Everything else that a dataset raises is in the report; a table that cannot be read fails its readers alone."""
+    ran: list[str] = []
+
+    def dataset(name: str, error: Exception | None = None, *reads: str) -> Dataset:
+        def run(state: RunState, progress: Progress | None) -> Report:
+            ran.append(name)
+            if error is not None:
+                raise error
+            return Report(view=name, epoch=1, generation=1, verdict="applied", sentence=name)
+
+        broken: Any = SimpleNamespace(version=lambda: 1 / 0)
+        return Dataset(name=name, folder=Path(name), reads=tuple(map(Path, reads)), refresh=run, tables={"t": broken})
+
+    def refreshed(*datasets: Dataset) -> dict[str, str]:
+        return outcomes(refresh_datasets(datasets, None, cast("SparkSession", None), 1))
+
+    failing = dataset("a", OSError("disk")), dataset("b", None, "a"), dataset("c")
+    assert refreshed(*failing) == {"a": "failed", "b": "skipped", "c": "refreshed"}
+    assert ran == ["a", "c"]
+    with pytest.raises(LostSparkError):
+        refreshed(dataset("a", LostSparkError("Spark ended: x. Y.")), dataset("b", None, "a"))
+    assert ran == ["a", "c", "a"]
+    assert refreshed(dataset("a", None, "b"), dataset("b", None, "a"), dataset("c", None, "b"), dataset("d")) == {
+        "a": "failed", "b": "failed", "c": "skipped", "d": "refreshed",
+    }  # fmt: skip
 
 
 def test_results_without_a_report_are_data() -> None:

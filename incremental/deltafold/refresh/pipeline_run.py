@@ -19,7 +19,7 @@ from threading import RLock
 
 from pyspark.sql import SparkSession
 
-from deltafold.algebra.errors import DeltafoldError, LostSparkError, QueryError
+from deltafold.algebra.errors import LostSparkError, QueryError
 from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED, DatasetResult, PipelineReport
 from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.lake.protocol import VersionedTable
@@ -100,7 +100,7 @@ def look_up_versions(datasets: Sequence[Dataset]) -> Targets:
     tables = {place: table for dataset in datasets for place, table in dataset.tables.items()}
     latest = dict[str, int]()
     for place, table in tables.items():
-        with suppress(DeltafoldError):  # reported for the datasets that read it
+        with suppress(Exception):  # raised again for the datasets that read it
             if (version := table.version()) is not None:
                 latest[place] = version
     return latest
