@@ -49,9 +49,8 @@ def spark_threads(spark: SparkSession, threads: int) -> Generator[Callable[[Call
     pool = ThreadPoolExecutor(threads, "deltafold")
 
     def start(work: Callable[[], Result]) -> Future[Result]:
-        inherit = cast(Any, util).inheritable_thread_target(
-            spark
-        )  # for each work, as it copies this thread's properties
+        # made for each work, as it copies the local properties of this thread
+        inherit = cast(Any, util).inheritable_thread_target(spark)
         return pool.submit(inherit(lambda: _do_in_session(spark, work)))
 
     try:
