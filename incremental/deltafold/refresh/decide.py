@@ -4,6 +4,7 @@ A refresh performs a step and decides again from the history after it, until the
 
 | the newest epoch | next step |
 | --- | --- |
+| none yet | `Advance`, the first epoch |
 | a copy into other buckets, not finished | `ForgetCopy` |
 | any, and a rebuild was asked for, the query changed, or a source lost what was read | `StartGeneration` |
 | failed by itself, after an epoch of its generation | `TakeBack` |

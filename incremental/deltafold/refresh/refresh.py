@@ -347,7 +347,7 @@ class Refresh:
                     "once; a greater chunk avoids this"
                 )
             because = str(error).split(". ")[0].rstrip(".")  # without its advice: another epoch follows
-            warnings.warn(f"view {intent.view}: {what}. The error was: {because}.", DeltafoldWarning, stacklevel=4)
+            warnings.warn(f"view {intent.view}: {what}. The error was: {because}.", DeltafoldWarning, stacklevel=5)
             return None
 
     def _keep_epoch(self, course: Course, last: Entry) -> Report:
