@@ -191,7 +191,7 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
     )
     shop.write("streams.py", STREAMS)
     shop.write("flows.sql", FLOWS)
-    events = "SELECT id, kind FROM {db}.web UNION ALL SELECT id + 100, kind FROM {db}.app"
+    events = "SELECT kind, id FROM {db}.web UNION ALL SELECT kind, id + 100 FROM {db}.app"  # as the first flow has it
     shop.oracles = {
         "events": events,
         "clicks": "SELECT id FROM {db}.web WHERE kind = 'click'",
