@@ -18,6 +18,7 @@ pruning.py restricts the reads of `before` and `after`, without changing an answ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
@@ -55,12 +56,20 @@ Term = tuple[Sequence[Column], Relation]
 """A relation and its columns, as a union takes them."""
 
 
+UNORDERED = re.compile(r"\b(float|double|map)\b", re.IGNORECASE)
+"""Types of which values that are equal in an order, or in a sum, may be different ones."""
+
+
 @dataclass(frozen=True)
 class ShownKeys:
-    """An operator local to keys, and for each key the columns of an answer above it that show its value."""
+    """An operator local to keys, and for each key the columns of an answer above it that show its value.
+
+    unordered: the same rows in other files may have another value, by the order of ties or of the terms of a sum.
+    """
 
     node: GroupwiseOp
     choices: tuple[tuple[Column, ...], ...]
+    unordered: bool
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -71,16 +80,21 @@ class ShownKeys:
 def shown_keys(answer: Plan) -> ShownKeys | None:
     """Return the operator below an answer's projections and filters whose keys the answer shows; None without one.
 
-    Only over a join: else the rows before cost less than those of the stored answer, since nothing is looked up.
+    Only over a join, since else the rows before cost less than those of the stored answer; and where only the stored
+    ones are the rows before.
     """
     match answer:
-        case GroupwiseOp(child=child, keys=keys) if keys and any(isinstance(node, Join) for node in walk(child)):
-            return ShownKeys(answer, tuple(equal_columns(child, key) for key in keys))
+        case GroupwiseOp(child=child, keys=keys, columns=columns) if keys and set(keys) <= set(columns):
+            unordered = any(UNORDERED.search(column.type) for column in columns)
+            if not unordered and not any(isinstance(node, Join) for node in walk(child)):
+                return None
+            choices = (set(equal_columns(child, key)) for key in keys)
+            return ShownKeys(answer, tuple(tuple(c for c in columns if c in equal) for equal in choices), unordered)
         case Filter(child=child):
             return shown_keys(child)
         case Project(child=child, items=items) if (below := shown_keys(child)) is not None:
             shown = tuple(tuple(copies(items, columns)) for columns in below.choices)
-            return ShownKeys(below.node, shown) if all(shown) else None
+            return ShownKeys(below.node, shown, below.unordered) if all(shown) else None
         case _:
             return None
 
@@ -88,7 +102,7 @@ def shown_keys(answer: Plan) -> ShownKeys | None:
 def equal_columns(plan: Plan, column: Column) -> tuple[Column, ...]:
     """Return a column of a plan, and the columns beside it that a projection computes as copies of the same one."""
     if isinstance(plan, Project):
-        (scalar,) = (item.scalar for item in plan.items if item.column == column)
+        scalar = next(item.scalar for item in plan.items if item.column == column)
         if isinstance(scalar, Reference):
             return tuple(copies(plan.items, (scalar.column,)))
     return (column,)

@@ -314,3 +314,17 @@ def test_a_query_that_changes_too(sandbox: MemorySandbox) -> None:
     view = sandbox.view("select k, count(v) + 1 n from t group by k")
     assert "column v of source t changed from int to bigint" in refusal(view)
     checked(sandbox.view(view.query, on_change="rebuild"))
+
+
+def test_a_text_is_another_number_as_a_double(delta: DeltaSandbox) -> None:
+    """Protects from constants that Java shows alike: '0.1' is not the same number as a FLOAT and as a DOUBLE."""
+    delta.spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        delta.source("t", "k int, v float", [(1, 0.1), (2, 0.5)])
+        view = delta.view("select k from t where v = '0.1'")
+        checked(view)
+        delta.sql("create or replace table {t} using delta as select k, double(v) v from {t}")
+        with pytest.raises(DeltafoldError, match=VALUE):
+            view.refresh()
+    finally:
+        delta.spark.conf.set("spark.sql.ansi.enabled", "true")

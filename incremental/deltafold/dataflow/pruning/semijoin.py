@@ -166,10 +166,11 @@ class Pushdown:
         """Return a join whose side that the conditions refer to is restricted by them; None if it is not kept whole."""
         kind, _, _ = str(plan.joinType()).partition("(")
         left, right = plan.left(), plan.right()
-        sides = [(left, right, kind in KEEPS_LEFT), (right, left, kind in KEEPS_RIGHT)]
-        for position, (side, other, is_kept) in enumerate(sides):
-            if is_kept and not any(_refers_to(condition, other) for condition in conditions):
-                nearer = [condition for condition in early if not _refers_to(condition, other)]
+        for position, side in enumerate((left, right)):
+            if kind not in (KEEPS_LEFT, KEEPS_RIGHT)[position]:
+                continue
+            if all(_is_within(condition, plan, side) for condition in conditions):
+                nearer = [condition for condition in early if _is_within(condition, plan, side)]
                 inner = self._below(side, conditions, nearer, restrict) or restrict(side, conditions)
                 children = [inner, right] if position == 0 else [left, inner]
                 return plan.withNewChildren(catalyst.vector(self._lowering.spark, children))
@@ -204,8 +205,9 @@ class Pushdown:
         return self._lowering.catalyst.plans.logical.Filter(reduce(self._expressions.And, conditions), plan)
 
 
-def _refers_to(condition: J, plan: J) -> bool:
-    return bool(condition.references().intersect(plan.outputSet()).nonEmpty())
+def _is_within(condition: J, join: J, side: J) -> bool:
+    """Return whether a condition refers to no columns of a join, which may make one itself, but those of a side."""
+    return bool(condition.references().intersect(join.outputSet()).subsetOf(side.outputSet()))
 
 
 def _is_total(condition: J) -> bool:

@@ -15,6 +15,7 @@ DATE 2020-01-01), so a cast to one keeps the value of integers and of decimals w
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import cast
@@ -186,5 +187,9 @@ def _number(value: J, type_: str) -> object:
         return None
     if type_ == "date":
         return Decimal(value) * MICROSECONDS
-    numeric = type_ in WHOLE_NUMBERS or type_ in ("float", "double", "timestamp_ntz") or decimal_digits(type_)
+    if type_ == "float":  # Java gives its shortest text: 0.1 is another number as a float than as a double
+        return Decimal(struct.unpack("f", struct.pack("f", float(value)))[0])
+    if type_ == "double":
+        return Decimal(float(value))
+    numeric = type_ in WHOLE_NUMBERS or type_ == "timestamp_ntz" or decimal_digits(type_)
     return Decimal(str(value.toString()) if hasattr(value, "toString") else repr(value)) if numeric else str(value)

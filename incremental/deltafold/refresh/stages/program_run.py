@@ -221,12 +221,13 @@ class Run:
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
     def _answer_change(self, table: Table, before: int | None) -> Relation | None:
-        """Return the change of the answer: from its stored rows if these are fewer bytes than what they come from."""
+        """Return the change of the answer, from its stored rows where only these are right, or fewer bytes."""
         answer, outputs = self._program.answer, self._program.outputs
         keys = None if before is None or self._leaves.initial else shown_keys(answer)
         if keys is None or before is None or {*answer.columns} - {column for column, _ in outputs}:
             return self._rules.change(answer)
-        if not self._rules.has_changed(answer) or table.size(before)[1] > self._pruning.bytes(keys.node.child):
+        fewer = keys.unordered or table.size(before)[1] <= self._pruning.bytes(keys.node.child)
+        if not fewer or not self._rules.has_changed(answer):
             return self._rules.change(answer)
         named = [(name, column) for column, name in dict(outputs).items()]
         stored = self._lowering.leaf(table.at(before), named, weighted=False)
