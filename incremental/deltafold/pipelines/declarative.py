@@ -425,7 +425,7 @@ def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Re
 
 
 def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
-    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-181).
+    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-180).
 
     Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
     rows are those of this query over all events. Events without a key or a sequence, at which Spark stops, are left

@@ -71,7 +71,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ProjectQuery:
-    """The query of a dataset as a function of the frames of its sources, which its signature names (D-180)."""
+    """The query of a dataset as a function of the frames of its sources, which its signature names (D-179)."""
 
     graph: Graph
     name: str
@@ -257,7 +257,7 @@ class OpenProject:
         """Run the flows of a streaming table until they have read everything; returns the rows read.
 
         Delta's transaction marks make each batch of a flow count once. full: empty the table and begin again; the
-        emptied table names new checkpoints in the same commit, so that a crash leaves either both or none (D-182).
+        emptied table names new checkpoints in the same commit, so that a crash leaves either both or none (D-181).
         """
         checkpoint = int(self._properties(table).get(CHECKPOINT, "1"))
         if full:

@@ -1,4 +1,4 @@
-"""Decide what a refresh does next: the one place that knows what may follow what. Reads and writes nothing (D-195).
+"""Decide what a refresh does next: the one place that knows what may follow what. Reads and writes nothing (D-185).
 
 A refresh performs a step and decides again from the history after it, until the step is `Nothing`:
 
