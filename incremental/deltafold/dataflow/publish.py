@@ -109,8 +109,8 @@ class Bag:
             if measured["rows"] != moved.deleted:
                 absent = moved.deleted - measured["rows"]
                 raise StateError(
-                    f"the view table {self._table.path} lacks {absent} of the rows to delete: somebody changed it. "
-                    "Rebuild the view."
+                    f"the view table {self._table.path} lacks {absent} of the rows to delete: somebody changed it, "
+                    "or values of the query depend on the order of its rows. Rebuild the view."
                 )
             if rewrites:
                 return self._rewrite(stored, deleted, inserted, mark, few=few)
