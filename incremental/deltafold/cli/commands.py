@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from deltafold.pipelines.declaration.values import check_share, check_size, shar
 
 if TYPE_CHECKING:
     from deltafold.api import Landing
+    from deltafold.pipelines.project_run import OpenProject, Selection
     from deltafold.spark.host.wanted import WantedSpark
 
 
@@ -66,6 +68,19 @@ SampleOption = Annotated[
 SpecOption = Annotated[
     Path | None,
     typer.Option("--spec", metavar="FILE", help="The specification of a project.", show_default=False),
+]
+DbtOption = Annotated[
+    Path | None,
+    typer.Option("--dbt", metavar="FILE", help="The target/manifest.json of a dbt project.", show_default=False),
+]
+TablesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tables",
+        metavar="DIR",
+        help="Where sources of dbt are, as DIR/SCHEMA/NAME, if in no catalog.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -153,6 +168,8 @@ def run(
     partition: PartitionOption = None,
     chunk: ChunkOption = None,
     spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
     refresh: Annotated[
         list[str] | None,
         typer.Option("--refresh", metavar="NAMES", help="Refresh only these datasets of a project (a,b)."),
@@ -168,15 +185,22 @@ def run(
 ) -> None:
     """Land changed files and refresh the view, after the pipelines whose views it reads.
 
-    Without NAME: refresh the datasets of the spark-pipeline.yml in this folder or around it.
+    Without NAME: refresh the datasets of the spark-pipeline.yml in this folder or around it, or of a dbt project.
     """
     if name is None:
         if partition or chunk or not land:
             raise typer.BadParameter("--partition, --chunk and --no-land: they need the NAME of a pipeline. Add it.")
-        _run_project(spec, refresh, full_refresh, full_refresh_all=full_refresh_all, as_json=as_json)
+        from deltafold.pipelines.project_run import Selection
+
+        selection = Selection(
+            refresh=project.names_in(refresh),
+            full_refresh=project.names_in(full_refresh),
+            full_refresh_all=full_refresh_all,
+        )
+        _run_project(_project_of(spec, dbt, tables), selection, as_json=as_json)
         return
-    if spec or refresh or full_refresh or full_refresh_all:
-        raise typer.BadParameter("--spec, --refresh and --full-refresh are for a project. Leave NAME out.")
+    if spec or dbt or refresh or full_refresh or full_refresh_all:
+        raise typer.BadParameter("--spec, --dbt, --refresh and --full-refresh are for a project. Leave NAME out.")
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
     partitions = partition or ()
@@ -201,23 +225,25 @@ def run(
     _print(facts, "\n".join([*filter(None, lines), rendering.render_run(landings, [report])]), as_json=as_json)
 
 
-def _run_project(
-    spec: Path | None,
-    refresh: list[str] | None,
-    full_refresh: list[str] | None,
-    *,
-    full_refresh_all: bool,
-    as_json: bool,
-) -> None:
-    path = project.locate_spec(spec, Path.cwd())
-    from deltafold.pipelines.project_run import Selection, run_project
+def _project_of(
+    spec: Path | None, dbt: Path | None, tables: str | None
+) -> AbstractContextManager[tuple[OpenProject, rendering.Say]]:
+    """Return the project that the options name, not yet opened."""
+    if spec is not None and dbt is not None:
+        raise typer.BadParameter("--dbt: it cannot be combined with --spec. Remove one of them.")
+    if dbt is not None:
+        return project.open_dbt_project(dbt, tables)
+    if tables is not None:
+        raise typer.BadParameter("--tables: it needs --dbt. Remove it.")
+    return project.open_project(project.locate_spec(spec, Path.cwd()))
 
-    selection = Selection(
-        refresh=project.names_in(refresh),
-        full_refresh=project.names_in(full_refresh),
-        full_refresh_all=full_refresh_all,
-    )
-    with project.open_project(path) as (opened, say):
+
+def _run_project(
+    opening: AbstractContextManager[tuple[OpenProject, rendering.Say]], selection: Selection, *, as_json: bool
+) -> None:
+    from deltafold.pipelines.project_run import run_project
+
+    with opening as (opened, say):
         opened.open()
         outcomes = run_project(opened, selection, say)
     _print([outcome.facts() for outcome in outcomes], project.render_outcomes(outcomes), as_json=as_json)
@@ -226,9 +252,9 @@ def _run_project(
 
 
 @app.command("dry-run")
-def dry_run(*, spec: SpecOption = None) -> None:
+def dry_run(*, spec: SpecOption = None, dbt: DbtOption = None, tables: TablesOption = None) -> None:
     """Check the datasets of a project, and print what each reads; nothing is read or written."""
-    with project.open_project(project.locate_spec(spec, Path.cwd())) as (opened, _):
+    with _project_of(spec, dbt, tables) as (opened, _):
         unknown = opened.open(create=False)
         text = project.render_graph(opened, unknown)
     print(text)

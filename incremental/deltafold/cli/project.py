@@ -1,4 +1,4 @@
-"""Run or check the project of Spark Declarative Pipelines in a folder."""
+"""Run or check a project: of Spark Declarative Pipelines, in a folder, or of dbt, by its manifest."""
 
 from __future__ import annotations
 
@@ -30,9 +30,23 @@ def locate_spec(spec: Path | None, folder: Path) -> Path:
             if (around / name).is_file():
                 return around / name
     raise DeclarationError(
-        f"{folder}: there is no {SPEC_NAMES[0]} in it or around it. Name a pipeline (deltafold run NAME), or a "
-        "specification (--spec FILE)."
+        f"{folder}: there is no {SPEC_NAMES[0]} in it or around it. Name a pipeline (deltafold run NAME), a "
+        "specification (--spec FILE), or the manifest of a dbt project (--dbt target/manifest.json)."
     )
+
+
+@contextmanager
+def open_dbt_project(manifest: Path, tables: str | None) -> Generator[tuple[OpenProject, Say]]:
+    """Load the project of a manifest, and start Spark; tables: the folder of tables that are in no catalog."""
+    from deltafold.pipelines.dbt import load_project
+
+    project = load_project(manifest, tables)
+    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.spark.lost import explain_lost_spark
+    from deltafold.spark.session import start
+
+    with show_progress(f"{project.name}: starting Spark") as say, explain_lost_spark():
+        yield OpenProject(project, start(f"deltafold {project.name}")), say
 
 
 @contextmanager

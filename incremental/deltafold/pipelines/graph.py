@@ -177,7 +177,10 @@ class Graph:
         shown = shown[1:] if shown is not complete and shown[0] == self.database.lower() else shown
         name = _OTHER.sub("_", "__".join(shown)).strip("_")
         source = name if name.isidentifier() else f"t_{name}"
-        return Relation(parts=complete, written=self.write_whole(parts), source=source, node=node)
+        written = self.write_whole(parts)
+        if node is None and self.project.tables is not None and len(complete) == MOST_PARTS:
+            complete = written = ("delta", "/".join((self.project.tables.rstrip("/"), *written[1:])))
+        return Relation(parts=complete, written=written, source=source, node=node)
 
     def evaluate(self, query: str | QueryFunction, leaves: Leaves, inlining: tuple[str, ...] = ()) -> DataFrame:
         """Return the frame of a query over the frames of relations; inlining: the views that are evaluated for it."""

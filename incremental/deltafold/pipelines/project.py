@@ -106,7 +106,8 @@ class Project:
     """A project as its files declare it.
 
     storage: the folder or URI of states, answers and checkpoints; catalog and database: of names that have fewer parts,
-    None for the session's; settings: of Spark's session, for all queries; refusals: see the module.
+    None for the session's; tables: a folder or URI that has, as DATABASE/NAME, the Delta tables which no dataset is,
+    None where the catalog has them; settings: of Spark's session, for all queries; refusals: see the module.
     """
 
     name: str
@@ -116,5 +117,6 @@ class Project:
     streaming_tables: tuple[StreamingTable, ...] = ()
     catalog: str | None = None
     database: str | None = None
+    tables: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     refusals: tuple[str, ...] = ()

@@ -140,6 +140,8 @@ class OpenProject:
         analysed, and their names are returned.
         """
         self.check()
+        if create:
+            self._create_databases()
         missing = set[Parts]()
         for node in self.reads.order:
             if isinstance(node, StreamingTable):
@@ -218,6 +220,13 @@ class OpenProject:
     def _published_name(self, key: Parts) -> str:
         """Return the name of the SQL view that shows a dataset."""
         return ".".join(key[1:] if key[0] == SESSION_CATALOG else key)
+
+    def _create_databases(self) -> None:
+        """Create the databases of the published names, as the project's own tool does."""
+        keys = (self.graph.key(node) for node in self.reads.order)
+        for database in sorted({".".join(map(quoted, key[:-1])) for key in keys}):
+            if not self.spark.catalog.databaseExists(database):
+                cast(Any, self.spark).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
     # streaming tables
 

@@ -1,0 +1,146 @@
+"""Load a dbt project from what `dbt compile --full-refresh` writes into `target`: manifest.json and run_results.json.
+
+| node | here |
+| --- | --- |
+| model materialized as `table`, `incremental` or `materialized_view` | a dataset |
+| model materialized as `view` | a dataset that is not kept |
+| model materialized as `ephemeral` | nothing: dbt has compiled it into its readers |
+| source, seed, snapshot | a table of the catalog, which dbt and others write |
+| test, exposure, metric and others | nothing: `dbt test` reads the published answers |
+| model in Python, other materializations, a model that is not compiled | refused |
+
+dbt's own filter of an incremental model is what a maintained view replaces, so it has to be compiled without that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions
+
+COMPILE = "Run dbt compile --full-refresh"
+KEPT = frozenset({"table", "incremental", "materialized_view"})
+VIEW, EPHEMERAL, INCREMENTAL = "view", "ephemeral", "incremental"
+META, POLICY = "deltafold", "refresh_policy"
+STORAGE = ".warehouse"
+
+
+class _Config(BaseModel):
+    materialized: str = VIEW
+    meta: dict[str, Any] = {}
+
+
+class _Node(BaseModel):
+    """A node of a manifest: of a model, all that is read of it."""
+
+    resource_type: str
+    name: str
+    language: str | None = None
+    config: _Config = _Config()
+    relation_name: str | None = None
+    compiled_code: str | None = None
+    original_file_path: str = ""
+    description: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(file=Path(self.original_file_path or self.name), line=1)
+
+    @property
+    def policy(self) -> object:
+        options: object = self.config.meta.get(META, {})
+        return cast("dict[str, Any]", options).get(POLICY, "auto") if isinstance(options, dict) else options
+
+    @property
+    def refusal(self) -> str:
+        """Why the model cannot be a dataset; empty if it can."""
+        what = f"{self.origin}: {self.name}"
+        if self.language not in (None, "sql"):
+            return f"{what}: it is a model in {self.language}. Write it in SQL, or let dbt write it and read a source."
+        if self.config.materialized not in {*KEPT, VIEW}:
+            kind = self.config.materialized
+            return f"{what}: the materialization {kind} is not supported. Use table, incremental or view."
+        if not self.compiled_code or not self.relation_name:
+            return f"{what}: it is not compiled. {COMPILE}."
+        if self.policy not in get_args(RefreshPolicy):
+            return f"{what}: unknown meta.{META}.{POLICY} {self.policy!r}. Use {', '.join(get_args(RefreshPolicy))}."
+        return ""
+
+    @property
+    def dataset(self) -> Dataset:
+        assert self.relation_name is not None and self.compiled_code is not None
+        return Dataset(
+            name=self.relation_name,
+            query=self.compiled_code,
+            origin=self.origin,
+            kept=self.config.materialized in KEPT,
+            policy=cast(RefreshPolicy, self.policy),
+            options=TableOptions(comment=self.description),
+        )
+
+
+class _Metadata(BaseModel):
+    project_name: str | None = None
+
+
+class _Manifest(BaseModel):
+    metadata: _Metadata
+    nodes: dict[str, _Node]
+
+
+class _Arguments(BaseModel):
+    full_refresh: bool | None = None
+
+
+class _RunResults(BaseModel):
+    args: _Arguments
+
+
+def load_project(manifest: Path, tables: str | None = None) -> Project:
+    """Return the project of a compiled manifest; starts nothing. Raises DeclarationError.
+
+    States and answers are kept in `.warehouse` beside the folder of the manifest; tables: see `Project`.
+    """
+    content, folder = _read(manifest), manifest.resolve().parent.parent
+    models = [node for node in content.nodes.values() if node.resource_type == "model"]
+    models = [model for model in models if model.config.materialized != EPHEMERAL]
+    refusals = [model.refusal for model in models if model.refusal]
+    incremental = [model.name for model in models if model.config.materialized == INCREMENTAL]
+    if incremental and not _is_full_refresh(manifest):
+        refusals.append(
+            f"{manifest}: incremental models ({', '.join(incremental)}): nothing shows that they were compiled without "
+            f"dbt's own filter. {COMPILE}."
+        )
+    return Project(
+        name=content.metadata.project_name or folder.name,
+        folder=folder,
+        storage=str(folder / STORAGE),
+        tables=tables,
+        datasets=tuple(model.dataset for model in models if not model.refusal),
+        refusals=tuple(refusals),
+    )
+
+
+def _read(manifest: Path) -> _Manifest:
+    if not manifest.is_file():
+        raise DeclarationError(f"{manifest}: there is no such file. {COMPILE}, and name target/manifest.json.")
+    try:
+        return _Manifest.model_validate_json(manifest.read_bytes())
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"])) or "the file"
+        raise DeclarationError(
+            f"{manifest}: it is not a manifest of dbt: {where}: {error.errors()[0]['msg']}. Name target/manifest.json."
+        ) from error
+
+
+def _is_full_refresh(manifest: Path) -> bool:
+    """Return whether the run that wrote the manifest was asked to refresh incremental models in full."""
+    try:
+        results = _RunResults.model_validate_json(manifest.with_name("run_results.json").read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return results.args.full_refresh is True

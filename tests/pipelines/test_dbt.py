@@ -1,0 +1,152 @@
+"""Projects of dbt, by the manifest that `dbt compile --full-refresh` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltafold.pipelines.dbt import load_project
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from tests.properties.comparing import difference
+
+
+def model(name: str, code: str | None, materialized: str, schema: str = "shop", **more: Any) -> dict[str, Any]:
+    """Return a model as dbt-spark's manifest has it."""
+    return {
+        "resource_type": "model",
+        "name": name,
+        "language": "sql",
+        "config": {"materialized": materialized, **more.pop("config", {})},
+        "relation_name": f"`{schema}`.`{name}`",
+        "compiled_code": code,
+        "original_file_path": f"models/{name}.sql",
+        **more,
+    }
+
+
+def compiled(folder: Path, *models: Mapping[str, Any], full_refresh: bool = True) -> Path:
+    """Write what dbt leaves in `target`, and return the manifest."""
+    target = folder / "shop_project" / "target"
+    target.mkdir(parents=True, exist_ok=True)
+    nodes: dict[str, Any] = {f"model.shop.{node['name']}": node for node in models}
+    nodes["test.shop.unique"] = {"resource_type": "test", "name": "unique", "compiled_code": "select 1"}
+    nodes["seed.shop.countries"] = {"resource_type": "seed", "name": "countries"}
+    (target / "manifest.json").write_text(json.dumps({"metadata": {"project_name": "shop"}, "nodes": nodes}))
+    (target / "run_results.json").write_text(json.dumps({"args": {"full_refresh": full_refresh}, "results": []}))
+    return target / "manifest.json"
+
+
+def test_each_materialization(tmp_path: Path) -> None:
+    """Protects from tables of what dbt does not store, and from an ephemeral model that is inlined twice."""
+    policy = {"meta": {"deltafold": {"refresh_policy": "incremental_strict"}}}
+    project = load_project(
+        compiled(
+            tmp_path,
+            model("stg", "select 1 a", "view"),
+            model("inside", "select 1 a", "ephemeral"),
+            model("facts", "select 1 a", "incremental", description="What happened", config=policy),
+            model("marts", "select 1 a", "table"),
+        ),
+        "/lake",
+    )
+    assert [(d.name, d.kept, d.policy) for d in project.datasets] == [
+        ("`shop`.`stg`", False, "auto"),
+        ("`shop`.`facts`", True, "incremental_strict"),
+        ("`shop`.`marts`", True, "auto"),
+    ]
+    assert project.datasets[1].options.comment == "What happened"
+    assert (project.name, project.storage, project.tables, project.refusals) == (
+        "shop", str(tmp_path / "shop_project" / ".warehouse"), "/lake", (),
+    )  # fmt: skip
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """Protects from a model of which only new rows would be read, by dbt's own filter, and from models left out."""
+    manifest = compiled(
+        tmp_path,
+        model("facts", "select 1 a", "incremental"),
+        model("learned", "pandas", "table", language="python"),
+        model("parsed", None, "table"),
+        model("other", "select 1 a", "dynamic_table"),
+        model("wrong", "select 1 a", "table", config={"meta": {"deltafold": {"refresh_policy": "daily"}}}),
+        full_refresh=False,
+    )
+    assert [text.split(": ", 1)[1].partition(". ")[0] for text in load_project(manifest).refusals] == [
+        "learned: it is a model in python",
+        "parsed: it is not compiled",
+        "other: the materialization dynamic_table is not supported",
+        "wrong: unknown meta.deltafold.refresh_policy 'daily'",
+        "incremental models (facts): nothing shows that they were compiled without dbt's own filter",
+    ]
+    (manifest.parent / "run_results.json").unlink()
+    assert len(load_project(manifest).refusals) == 5
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"nodes": {}}'])
+def test_what_is_no_manifest(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "manifest.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DeclarationError, match=r"manifest\.json"):
+        load_project(path)
+
+
+def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path: Path) -> None:
+    """Three layers over two sources that are in no catalog, one of which dbt replaces; a view is inlined."""
+    schema, raw, sql = f"dbt_{uuid4().hex[:8]}", tmp_path / "lake" / "raw", cast(Any, spark).sql
+
+    def write(name: str, query: str) -> None:
+        sql(f"create or replace table delta.`{raw / name}` using delta as {query}")
+
+    write("orders", "select id, id % 3 customer, id * 10 amount, 'paid' status from range(12)")
+    write("customers", "select * from values (0, 'de'), (1, 'fr') t(id, country)")
+    staged = "select id as order_id, customer, amount from raw.orders where status = 'paid'"
+    by_customer = (
+        f"with __dbt__cte__known as (select id, country from raw.customers) select o.customer, k.country, "
+        f"sum(o.amount) as revenue, count(*) as n from `{schema}`.`stg_orders` o left join __dbt__cte__known k "
+        "on o.customer = k.id group by 1, 2"
+    )
+    manifest = compiled(
+        tmp_path,
+        model("stg_orders", staged, "view", schema),
+        model("by_customer", by_customer, "incremental", schema),
+        model(
+            "by_country",
+            f"select country, max(revenue) m from `{schema}`.by_customer group by country",
+            "table",
+            schema,
+        ),
+    )
+    oracle = by_customer.replace(f"`{schema}`.`stg_orders`", f"({staged})")
+    try:
+        for change in (
+            "select 1",
+            f"insert into delta.`{raw / 'orders'}` values (20, 1, 500, 'paid'), (21, 7, 1, 'open'), (22, 8, 2, 'paid')",
+            f"delete from delta.`{raw / 'orders'}` where id in (1, 20)",
+        ):
+            sql(change)
+            if change.startswith("delete"):
+                write("customers", "select * from values (0, 'it'), (1, 'fr'), (8, 'de') t(id, country)")
+            opened = OpenProject(load_project(manifest, str(tmp_path / "lake")), spark)
+            opened.open()
+            outcomes = run_project(opened, Selection(), lambda step: None)
+            assert [(each.dataset, each.state) for each in outcomes] == [
+                (f"`{schema}`.`{name}`", "refreshed") for name in ("by_customer", "by_country")
+            ], [each.sentence for each in outcomes]
+            batch = oracle
+            for name in ("orders", "customers"):
+                batch = batch.replace(f"raw.{name}", f"delta.`{raw / name}`")
+            expected = sql(batch)
+            expected.createOrReplaceTempView(f"{schema}_oracle")
+            above = sql(f"select country, max(revenue) m from {schema}_oracle group by country")
+            assert not difference(spark.table(f"{schema}.by_customer").collect(), expected.collect())
+            assert not difference(spark.table(f"{schema}.by_country").collect(), above.collect())
+    finally:
+        sql(f"drop database if exists {schema} cascade")
