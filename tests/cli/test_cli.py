@@ -258,6 +258,27 @@ def test_new_makes_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert call("list").exit_code == 0
 
 
+def test_new_takes_a_query_over_delta_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Protects from a path that is relative to another folder than the user's, and from half a pipeline."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "mine"))
+    monkeypatch.chdir(tmp_path)
+    Path("q.sql").write_text("SELECT k, count(*) AS n FROM orders JOIN old USING (k) GROUP BY k")
+    options = "--sql", "q.sql", "--delta", "lake/orders", "--delta", "old=s3a://bucket/archive"
+    assert call("new", "counts", *options).exit_code == 0
+    pipeline = catalogue.load("counts", tmp_path / "mine")
+    assert pipeline.query.text == Path("q.sql").read_text()
+    assert {name: source.delta for name, source in pipeline.declaration.sources.items()} == {
+        "orders": str(tmp_path / "lake" / "orders"), "old": "s3a://bucket/archive",
+    }  # fmt: skip
+    for wrong in (
+        ("--sql", "q.sql"), ("--delta", "lake/orders"), ("--sql", "none.sql", "--delta", "lake/orders"),
+        ("--sql", "q.sql", "--delta", "lake/my-orders"), ("--sql", "q.sql", "--delta", "o=a", "--delta", "o=b"),
+        ("--sql", "q.sql", "--delta", "lake/orders", "--mrql"),
+    ):  # fmt: skip
+        assert call("new", "other", *wrong).exit_code == exit_codes.USAGE, wrong
+    assert not (tmp_path / "mine" / "other").exists()
+
+
 def test_doctor_says_what_must_be_mended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
     write(tmp_path, "shop", MINIMAL + "spark: {memory: 900000g}\n")

@@ -140,9 +140,24 @@ def new(
     name: NameArgument,
     *,
     mrql: Annotated[bool, typer.Option("--mrql", help="Write its query in MRQL, not in SQL.")] = False,
+    sql: Annotated[
+        Path | None,
+        typer.Option("--sql", metavar="FILE", help="Its query, instead of sample data.", show_default=False),
+    ] = None,
+    delta: Annotated[
+        list[str] | None,
+        typer.Option("--delta", metavar="SOURCE=PATH", help="A Delta table that the query reads (repeatable)."),
+    ] = None,
 ) -> None:
-    """Create a working pipeline with sample data."""
-    home = scaffold.make(name, catalogue.home_of_new(), mrql=mrql)
+    """Create a working pipeline: of your query over Delta tables (--sql, --delta), or with sample data."""
+    if (sql is None) != (not delta) or (sql is not None and mrql):
+        raise typer.BadParameter("--sql and --delta: they need each other, and exclude --mrql. Correct them.")
+    folder = catalogue.home_of_new()
+    home = (
+        scaffold.make(name, folder, mrql=mrql)
+        if sql is None
+        else scaffold.make_of_query(name, folder, sql, delta or ())
+    )
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Created {shown_as}. Run it: deltafold run {name}")
 

@@ -1,4 +1,4 @@
-"""Create the folder of a new pipeline: with sample data, or as a branch that starts from another one's last epoch.
+"""Create the folder of a new pipeline: with sample data, of a query, or as a branch of another one's last epoch.
 
 The folder of a branch contains copies of the query and of the files beside it, and its own declaration: sources that
 the original lands are read from its landed tables, as Delta tables; other paths are made absolute, since they were
@@ -9,11 +9,14 @@ warehouse, in which the new pipeline has its own folder with a branch of the ori
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from deltafold.algebra.local_path import is_uri
+from deltafold.algebra.sources import is_name
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -76,14 +79,42 @@ def make(name: str, folder: Path, *, mrql: bool = False) -> Path:
 
     mrql: the query is a program of MRQL, else SQL. Existing files are not changed: a name that is taken is refused.
     """
+    query = {"query.mrql": _PROGRAM} if mrql else {"query.sql": _QUERY}
+    files = {"pipeline.yaml": _DECLARATION, **query, "data/shops/shops.csv": _SHOPS}
+    files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
+    return _create(name, folder, files)
+
+
+def make_of_query(name: str, folder: Path, sql: Path, tables: Sequence[str]) -> Path:
+    """Create the pipeline folder/name of a query over Delta tables, and return its folder. Raises DeclarationError.
+
+    sql: the file of the query, which is copied; tables: SOURCE=PATH, or a path whose last part is the source's name.
+    """
+    try:
+        query = sql.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeclarationError(f"{sql}: it cannot be read ({error}). Name the file of a SQL query.") from error
+    sources = dict[str, dict[str, str]]()
+    for table in tables:
+        source, is_named, path = table.partition("=")
+        if not is_named:
+            source, path = table.rstrip("/").rpartition("/")[2], table
+        if not is_name(source) or not path:
+            raise DeclarationError(f"--delta {table}: {source!r} is not the name of a source. Write SOURCE=PATH.")
+        if source in sources:
+            raise DeclarationError(f"--delta {table}: {source} is named twice. Remove one of them.")
+        sources[source] = {"delta": path if is_uri(path) else str(Path(path).absolute())}
+    declaration = yaml.safe_dump({"sources": sources}, sort_keys=False, allow_unicode=True)
+    return _create(name, folder, {"pipeline.yaml": declaration, "query.sql": query})
+
+
+def _create(name: str, folder: Path, files: Mapping[str, str]) -> Path:
+    """Create a pipeline's folder with these files, and return it. Raises DeclarationError."""
     if not PIPELINE_NAME.match(name):
         raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
     home = folder / name
     if home.exists() or (folder / f"{name}.py").exists():
         raise DeclarationError(f"{home}: it exists already. Choose another name.")
-    query = {"query.mrql": _PROGRAM} if mrql else {"query.sql": _QUERY}
-    files = {"pipeline.yaml": _DECLARATION, **query, "data/shops/shops.csv": _SHOPS}
-    files |= {f"data/sales/day={day}/sales.csv": rows for day, rows in _SALES.items()}
     try:
         for name_in_home, text in files.items():
             path = home / name_in_home
