@@ -18,7 +18,6 @@ pruning.py restricts the reads of `before` and `after`, without changing an answ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
@@ -47,6 +46,7 @@ from deltafold.algebra.plan import (
     Values,
 )
 from deltafold.algebra.product import Product, flatten_joins, rank_inputs
+from deltafold.algebra.sqltext import simple_types
 from deltafold.algebra.traversal import all_column_names, walk
 from deltafold.dataflow.leaves import Direction, Leaves
 from deltafold.dataflow.lowering import Lowering, Relation
@@ -56,7 +56,7 @@ Term = tuple[Sequence[Column], Relation]
 """A relation and its columns, as a union takes them."""
 
 
-UNORDERED = re.compile(r"\b(float|double|map)\b", re.IGNORECASE)
+UNSTABLE = frozenset({"float", "double", "map"})
 """Types of which values that are equal in an order, or in a sum, may be different ones."""
 
 
@@ -64,12 +64,12 @@ UNORDERED = re.compile(r"\b(float|double|map)\b", re.IGNORECASE)
 class ShownKeys:
     """An operator local to keys, and for each key the columns of an answer above it that show its value.
 
-    unordered: the same rows in other files may have another value, by the order of ties or of the terms of a sum.
+    unstable: the same rows in other files may have another value, by the order of ties or of the terms of a sum.
     """
 
     node: GroupwiseOp
     choices: tuple[tuple[Column, ...], ...]
-    unordered: bool
+    unstable: bool
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -85,16 +85,16 @@ def shown_keys(answer: Plan) -> ShownKeys | None:
     """
     match answer:
         case GroupwiseOp(child=child, keys=keys, columns=columns) if keys and set(keys) <= set(columns):
-            unordered = any(UNORDERED.search(column.type) for column in columns)
-            if not unordered and not any(isinstance(node, Join) for node in walk(child)):
+            unstable = not UNSTABLE.isdisjoint(type_ for column in columns for type_ in simple_types(column.type))
+            if not unstable and not any(isinstance(node, Join) for node in walk(child)):
                 return None
             choices = (set(equal_columns(child, key)) for key in keys)
-            return ShownKeys(answer, tuple(tuple(c for c in columns if c in equal) for equal in choices), unordered)
+            return ShownKeys(answer, tuple(tuple(c for c in columns if c in equal) for equal in choices), unstable)
         case Filter(child=child):
             return shown_keys(child)
         case Project(child=child, items=items) if (below := shown_keys(child)) is not None:
             shown = tuple(tuple(copies(items, columns)) for columns in below.choices)
-            return ShownKeys(below.node, shown, below.unordered) if all(shown) else None
+            return ShownKeys(below.node, shown, below.unstable) if all(shown) else None
         case _:
             return None
 
@@ -211,10 +211,9 @@ class DeltaRules:
     def _matched_rows(self, node: Join) -> Relation | None:
         """Return the rows of a join's left side that changed rows of the right side match; None if there are none."""
         change = self.change(node.right)
-        if change is None or self._reference_direction(node.left, node.right, [(a, b) for a, b, _ in node.keys]):
+        if change is None or self._right_direction(node) is not None:
             return None  # a foreign key: rows of its table that were only added or only removed match no other row
-        change = self._pruning.once(node.right.columns, change, small=self._pruning.is_small(node.right))
-        reach = self._pruning.right_reach(node, change)
+        reach = self._pruning.right_reach(node, self._right_once(node, change))
         return None if reach is None else self._pruning.matched_left(reach, self.after(node.left))
 
     def _change_rows(self, plan: Plan) -> Relation | None:
@@ -288,13 +287,21 @@ class DeltaRules:
     ) -> Relation | None:
         """Return J(Δl, before(r)) + J(l', after(r)) − J(l', before(r)) (D-012)."""
         terms: list[Term] = []
-        direction = self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
+        direction = self._right_direction(node)
         if left is not None:
             sides = self._pruning.left_change(node, left, self._right_for_left_change(node, direction))
             terms.append((columns, self._lowering.join(node, *sides)))
         if right is not None and direction is None:
             terms += self._right_terms(node, right, columns)
         return self._lowering.union(columns, terms) if terms else None
+
+    def _right_direction(self, node: Join) -> Direction | None:
+        """Return the direction of a join's right side, if a foreign key of the left one refers to it."""
+        return self._reference_direction(node.left, node.right, [(one, other) for one, other, _ in node.keys])
+
+    def _right_once(self, node: Join, change: Relation) -> Relation:
+        """Compute the change of a join's right side once."""
+        return self._pruning.once(node.right.columns, change, small=self._pruning.is_small(node.right))
 
     def _right_for_left_change(self, node: Join, direction: Direction | None) -> Relation:
         """Return the r of J(Δl, r): before(r), or the side that a foreign key allows instead."""
@@ -307,7 +314,7 @@ class DeltaRules:
 
     def _right_terms(self, node: Join, change: Relation, columns: tuple[Column, ...]) -> list[Term]:
         """Return J(l', after(r)) − J(l', before(r))."""
-        change = self._pruning.once(node.right.columns, change, small=self._pruning.is_small(node.right))
+        change = self._right_once(node, change)
         reach = self._pruning.right_reach(node, change)
         if reach is None:
             return []

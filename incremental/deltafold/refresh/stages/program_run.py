@@ -226,7 +226,7 @@ class Run:
         keys = None if before is None or self._leaves.initial else shown_keys(answer)
         if keys is None or before is None or {*answer.columns} - {column for column, _ in outputs}:
             return self._rules.change(answer)
-        fewer = keys.unordered or table.size(before)[1] <= self._pruning.bytes(keys.node.child)
+        fewer = keys.unstable or table.size(before)[1] <= self._pruning.bytes(keys.node.child)
         if not fewer or not self._rules.has_changed(answer):
             return self._rules.change(answer)
         named = [(name, column) for column, name in dict(outputs).items()]
