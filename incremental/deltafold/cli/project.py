@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from deltafold.cli.rendering import Say, show_progress
 from deltafold.pipelines.declaration.parsing import DeclarationError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from deltafold.pipelines.project_run import OpenProject, Outcome
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -42,11 +44,9 @@ def open_dbt_project(manifest: Path, tables: str | None) -> Generator[tuple[Open
 
     project = load_project(manifest, tables)
     from deltafold.pipelines.project_run import OpenProject
-    from deltafold.spark.lost import explain_lost_spark
-    from deltafold.spark.session import start
 
-    with show_progress(f"{project.name}: starting Spark") as say, explain_lost_spark():
-        yield OpenProject(project, start(f"deltafold {project.name}")), say
+    with _start_spark(project.name, {}) as (spark, say):
+        yield OpenProject(project, spark), say
 
 
 @contextmanager
@@ -54,14 +54,21 @@ def open_project(path: Path) -> Generator[tuple[OpenProject, Say]]:
     """Start Spark with the settings of a specification, and load its project."""
     from deltafold.pipelines.declarative import load_project, read_spec
     from deltafold.pipelines.project_run import OpenProject
+
+    spec = read_spec(path)
+    with _start_spark(spec.name, spec.configuration) as (spark, say):
+        say(f"{spec.name}: loading the project")
+        yield OpenProject(load_project(path, spark, spec), spark), say
+
+
+@contextmanager
+def _start_spark(name: str, settings: Mapping[str, str]) -> Generator[tuple[SparkSession, Say]]:
+    """Start Spark for a project of this name."""
     from deltafold.spark.lost import explain_lost_spark
     from deltafold.spark.session import start
 
-    spec = read_spec(path)
-    with show_progress(f"{spec.name}: starting Spark") as say, explain_lost_spark():
-        spark = start(f"deltafold {spec.name}", settings=spec.configuration)
-        say(f"{spec.name}: loading the project")
-        yield OpenProject(load_project(path, spark, spec), spark), say
+    with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
+        yield start(f"deltafold {name}", settings=settings), say
 
 
 def names_in(lists: Sequence[str] | None) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, MissingPackageError, QueryError
-from deltafold.algebra.sqltext import quoted
+from deltafold.algebra.sqltext import quoted, table_name_of
 from deltafold.language.mentions import name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import (
@@ -309,7 +309,7 @@ class _Loader:
                 if kind != "CreateStreamingTable":
                     self._add_sql_flow(name, name, str(plan.originalText()), origin)
             case "CreateViewCommand" if str(plan.viewType().toString()) == "LocalTempView":
-                name = quoted_if_needed(str(plan.name().table()))
+                name = _sql_name([plan.name().table()])
                 columns = [str(pair._1()) for pair in catalyst.sequence(plan.userSpecifiedColumns())]
                 text = str(plan.originalText().get())
                 if columns:
@@ -500,12 +500,7 @@ def _describe_plan(plan: J) -> str:
 
 def _sql_name(parts: Iterable[object]) -> str:
     """Return a name as SQL writes it."""
-    return ".".join(quoted_if_needed(str(part)) for part in parts)
-
-
-def quoted_if_needed(part: str) -> str:
-    """Return a part of a name, quoted unless it is a plain identifier."""
-    return part if part.isidentifier() and part.isascii() else quoted(part)
+    return table_name_of(tuple(map(str, parts)))
 
 
 @contextmanager
