@@ -41,6 +41,7 @@ from deltafold.algebra.plan import (
 from deltafold.algebra.program import WEIGHT
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
+from deltafold.spark.peers import order_rows
 
 JOIN_TYPES = {
     "inner": "Inner", "left": "LeftOuter", "right": "RightOuter", "full": "FullOuter",
@@ -215,7 +216,7 @@ class Lowering:
         plan = child.plan
         for operator in reversed(node.handle):
             rebuilt: J = operator
-            plan = rebuilt.withNewChildren(catalyst.vector(self.spark, [plan]))
+            plan = order_rows(self.spark, rebuilt.withNewChildren(catalyst.vector(self.spark, [plan])))
         return Relation(plan)
 
     def rows(self, node: Plan, children: Sequence[Relation]) -> Relation:

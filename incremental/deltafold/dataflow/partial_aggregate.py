@@ -21,7 +21,7 @@ from deltafold.algebra.traversal import walk
 from deltafold.dataflow.lowering import Lowering
 from deltafold.dataflow.state_schema import Layout
 from deltafold.dataflow.touched_partitions import known_partitions, partitions
-from deltafold.lake.row_identity import group_identical
+from deltafold.spark.row_identity import group_identical
 
 TOUCHED = "__touched"
 

@@ -25,8 +25,8 @@ from deltafold.dataflow.state_schema import StoredTable
 from deltafold.dataflow.touched_partitions import known_partitions, partitions
 from deltafold.lake.physical_layout import repartition_by_bucket
 from deltafold.lake.protocol import Clause, Mark, Table
-from deltafold.lake.row_identity import group_identical, identical_sql, row_keys
 from deltafold.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
+from deltafold.spark.row_identity import group_identical, identical_sql, row_keys
 
 COPY, IS_ADDED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32

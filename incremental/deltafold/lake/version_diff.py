@@ -21,7 +21,7 @@ from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.lake.files import MOST_COMMITS, Commit, File, Identity
 from deltafold.lake.protocol import VersionedTable
-from deltafold.lake.row_identity import group_identical
+from deltafold.spark.row_identity import group_identical
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@
 | `__bucket` | partition: pmod(hash(key), buckets); the key is the row, of kind best its key columns |
 
 All candidates of one key are in one bucket. A bag (kind levels) has each accepted row as often as it is derived; its
-rows are told apart by identity (lake/row_identity.py), those of other kinds by SQL's equality, as DISTINCT does.
+rows are told apart by identity (spark/row_identity.py), those of other kinds by SQL's equality, as DISTINCT does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from deltafold.algebra.loops import ACCEPTED, LEVEL, LoopState
 from deltafold.algebra.program import BUCKET, ROWS, WEIGHT
 from deltafold.algebra.sqltext import is_unordered, quoted
 from deltafold.dataflow.state_schema import StoredTable
-from deltafold.lake.row_identity import group_identical, identical_sql
 from deltafold.lake.version_diff import Difference
+from deltafold.spark.row_identity import group_identical, identical_sql
 
 ANSWER = 2  # `__accepted` of a candidate that is in the answer
 

@@ -13,8 +13,8 @@ from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.publish import stored_bag
 from deltafold.dataflow.state_schema import StoredTable
-from deltafold.lake.row_identity import group_identical
 from deltafold.lake.version_diff import Difference
+from deltafold.spark.row_identity import group_identical
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.language.determinism.order_sensitive_aggregates import OrderSensitiveAggregates
-from deltafold.language.determinism.window_ties import WindowTies
+from deltafold.language.determinism.window_ties import break_window_ties, total_order
 from deltafold.language.inner_plans import replace_children, replace_inner_plans
 from deltafold.language.monoids import push_folds
 from deltafold.language.normalise import inline_common_tables
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
+from deltafold.spark.peers import order_rows
 
 DEDUPLICATE = "ReplaceDeduplicateWithAggregate"
 ABOVE_AN_ORDER = {"Sort", "GlobalLimit", "LocalLimit", "Offset"}
@@ -33,28 +34,28 @@ ORDER_PRESERVING = {"GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryA
 def break_ties(spark: SparkSession, frame: DataFrame, monoids: Mapping[str, DeclaredMonoid] | None = None) -> DataFrame:
     """Return the batch query with all its ties broken; the same frame if it has none."""
     plan = push_folds(spark, inline_common_tables(spark, catalyst.analysed_plan(frame)), monoids or {})
-    determined = _TieBreaking(spark, OrderSensitiveAggregates(spark, by_order=True)).rewrite(plan)
+    determined = _TieBreaking(spark, runs=True).rewrite(plan)
     return frame if determined is plan else catalyst.frame(spark, determined)
 
 
 def break_ties_before_translation(
     spark: SparkSession, plan: J, monoids: Mapping[str, DeclaredMonoid] | None = None
 ) -> J:
-    """Return the plan to translate: max_by and min_by stay, since their monoids break ties by themselves."""
-    aggregates = OrderSensitiveAggregates(spark, by_order=False)
-    pushed = push_folds(spark, inline_common_tables(spark, plan), monoids or {})
-    return _TieBreaking(spark, aggregates).rewrite(pushed)
+    """Return the plan to translate: max_by and min_by stay, since their monoids break ties by themselves.
+
+    What orders the rows of windows and limits by identity is added where they run (`spark/peers.py`).
+    """
+    return _TieBreaking(spark, runs=False).rewrite(push_folds(spark, inline_common_tables(spark, plan), monoids or {}))
 
 
 class _TieBreaking:
-    """Rewrites plans; `correlated`: those of subqueries that refer to a query around them."""
+    """Rewrites plans; runs: that Spark runs; correlated: of subqueries that refer to a query around them."""
 
-    def __init__(self, spark: SparkSession, aggregates: OrderSensitiveAggregates, *, correlated: bool = False) -> None:
+    def __init__(self, spark: SparkSession, *, runs: bool, correlated: bool = False) -> None:
         self._spark = spark
-        self._aggregates = aggregates
+        self._runs = runs
+        self._aggregates = OrderSensitiveAggregates(spark, by_order=runs)
         self._correlated = correlated
-        self._logical: J = catalyst.catalyst(spark).plans.logical
-        self._windows = WindowTies(spark)
 
     def rewrite(self, node: J) -> J:
         """Return a plan with its ties broken, inputs and subqueries first."""
@@ -67,7 +68,7 @@ class _TieBreaking:
                 deduplicated = catalyst.module(catalyst.catalyst(self._spark).optimizer, DEDUPLICATE).apply(node)
                 return self._aggregates.rewrite_group_by(deduplicated)
             case "Window":
-                return self._windows.rewrite(node)
+                return self._order_windows(break_window_ties(self._spark, node), node.child())
             case "LocalLimit" | "Offset":
                 return self._put_beside_order(self._complete_order(node))
             case "GlobalLimit":
@@ -77,7 +78,14 @@ class _TieBreaking:
 
     def _rewrite_inner(self, plan: J, subquery: J) -> J:
         correlated = not subquery.children().isEmpty()
-        return _TieBreaking(self._spark, self._aggregates, correlated=correlated).rewrite(plan)
+        return _TieBreaking(self._spark, runs=self._runs, correlated=correlated).rewrite(plan)
+
+    def _order_windows(self, node: J, child: J) -> J:
+        """Order the rows of the windows above a child."""
+        if not self._runs or node.equals(child):
+            return node
+        below = self._order_windows(node.child(), child)
+        return order_rows(self._spark, node.withNewChildren(catalyst.vector(self._spark, [below])))
 
     def _put_beside_order(self, node: J) -> J:
         """Move a correlated limit below the projection that drops the columns of its order.
@@ -94,11 +102,12 @@ class _TieBreaking:
     def _complete_order(self, node: J) -> J:
         """Extend the order below a limit by all columns."""
         if catalyst.kind(node) == "Sort":
-            order = self._windows.total_order(node.order(), node.child())
-            if order.size() == node.order().size():
-                return node
-            all_rows = True
-            return self._logical.Sort(order, all_rows, node.child(), node.hint())
+            order = total_order(self._spark, node.order(), node.child())
+            if order.size() > node.order().size():
+                all_rows = True
+                logical: J = catalyst.catalyst(self._spark).plans.logical
+                node = logical.Sort(order, all_rows, node.child(), node.hint())
+            return order_rows(self._spark, node) if self._runs else node
         if catalyst.kind(node) not in ORDER_PRESERVING:
             return node
         below = self._complete_order(node.child())

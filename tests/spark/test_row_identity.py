@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from deltafold.lake.row_identity import group_identical, identical_sql, identity_keys, row_keys
 from deltafold.lake.version_diff import sum_weights
 from deltafold.spark.catalyst import schema_of
+from deltafold.spark.row_identity import group_identical, identical_sql, identity_keys, row_keys
 from tests.local_rows import local
 from tests.properties.comparing import identity
 
