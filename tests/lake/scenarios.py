@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.program import BUCKET, WEIGHT
+from deltafold.algebra.sqltext import quoted
 from deltafold.lake.memory.table import MemoryLake, MemoryTable
 from deltafold.lake.protocol import Lake, Mark, Table
 from deltafold.lake.version_diff import file_difference
@@ -39,6 +43,16 @@ class Scenario:
 
     def note(self, what: str, shown: object) -> None:
         self.shown.append((what, shown))
+
+    def collected(self) -> list[tuple[str, object]]:
+        """What was shown, with the rows of all its frames, which one query reads: no version changes later."""
+        frames = [value for _, shown in self.shown if isinstance(shown, dict) for value in shown.values()]
+        rows = iter(weights([frame for frame in frames if isinstance(frame, DataFrame)]))
+        return [
+            (what, {key: next(rows) if isinstance(value, DataFrame) else value for key, value in shown.items()})
+            if isinstance(shown, dict) else (what, shown)
+            for what, shown in self.shown
+        ]  # fmt: skip
 
     def do(self, what: str, operation: Callable[[Table], object], name: str = "t") -> None:
         """One operation, and what the table shows before and after it."""
@@ -179,8 +193,12 @@ def other_writers(at: Scenario) -> None:
     at.note(
         "over several versions",
         [
-            weights(file_difference(found, b, a).frame(["k", "v"], consolidate=True))
-            for b, a in ((1, 5), (3, 9), (5, 2), (0, found.version() or 0))
+            *weights(
+                [
+                    file_difference(found, before, after).frame(["k", "v"], consolidate=True)
+                    for before, after in ((1, 5), (3, 9), (5, 2), (0, found.version() or 0))
+                ]
+            )
         ],
     )
     at.note("once with each column", [sorted(found.schema(version).names) for version in (0, found.version() or 0)])
@@ -240,7 +258,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
     shown: dict[str, object] = {
         "version": version,
         "schema": table.schema().simpleString(),
-        "rows": bag(table.at(version)),
+        "rows": table.at(version),
         "files": sorted((file.rows or 0, bool(file.identity[1])) for file in files),
         "rows known": table.rows(version),
         "size": (table.size()[0], table.size()[1] > 0),
@@ -262,7 +280,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         shown["differing files"] = [
             rows(side) for pair in ((before, version), (version, before)) for side in table.compare(*pair)
         ]
-        shown["change"] = weights(change.frame(columns, consolidate=True)) if columns else None
+        shown["change"] = change.frame(columns, consolidate=True) if columns else None
     return shown
 
 
@@ -274,11 +292,15 @@ def bag(frame: DataFrame) -> Rows:
     return sorted((tuple(row) for row in frame.select(*sorted(frame.columns)).collect()), key=repr)
 
 
-def weights(frame: DataFrame) -> list[tuple[tuple[Any, ...], int]]:
-    """Rows with their weights."""
-    found = Counter[tuple[Any, ...]]()
-    for row in frame.collect():
-        values = row.asDict()
+def weights(frames: Sequence[DataFrame]) -> list[Counter[str]]:
+    """The rows of each frame, by their columns' names, with their weights; by one query."""
+    bags = [Counter[str]() for _ in frames]
+    numbered = [
+        frame.select(F.lit(number), F.to_json(F.struct(*map(quoted, frame.columns)), {"ignoreNullFields": "false"}))
+        for number, frame in enumerate(frames)
+    ]
+    for number, row in reduce(DataFrame.union, numbered).collect() if numbered else ():
+        values = json.loads(row)
         weight = values.pop(WEIGHT, 1)
-        found[tuple(values[name] for name in sorted(values))] += weight
-    return sorted(((row, weight) for row, weight in found.items() if weight), key=repr)
+        bags[number][json.dumps(values, sort_keys=True)] += weight
+    return [Counter({row: weight for row, weight in bag.items() if weight}) for bag in bags]
