@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
@@ -49,8 +49,11 @@ class Drop:
         return path
 
     def rows(self) -> Counter[tuple[object, ...]]:
-        rows = self.spark.read.format("delta").load(str(self.root / "sources" / "orders")).drop("s").collect()
-        return Counter(tuple(row) for row in rows)
+        return Counter(tuple(row) for row in self.landed().drop("s").collect())
+
+    def landed(self) -> DataFrame:
+        table = self.warehouse.tables()["orders"]
+        return table.at(table.version() or 0)
 
 
 @pytest.fixture
@@ -144,6 +147,7 @@ def test_hostile_values_and_file_names(drop: Drop) -> None:
     assert drop.rows() == Counter((number + 1000, null.get(key, key)) for number, key in enumerate(keys))
 
 
+@pytest.mark.usefixtures("in_memory")
 @pytest.mark.parametrize(
     ("type_", "good", "bad", "twin"),
     [
@@ -198,6 +202,7 @@ def test_a_folder_without_partitions(spark: SparkSession, tmp_path: Path) -> Non
     assert drop.rows() == Counter()
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_csv_is_read_as_its_standard_says(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from quotes, commas and line breaks in values being read as Spark alone would."""
     drop = Drop(spark, tmp_path, by=None)
@@ -205,10 +210,11 @@ def test_csv_is_read_as_its_standard_says(spark: SparkSession, tmp_path: Path) -
     text = "\ufeffid,s\r\n" + "".join(f'{i},"{value}"\r\n' for i, value in enumerate(values)) + "\r\n8,\r\n"
     (drop.folder / "a.csv").write_bytes(text.encode())
     drop.warehouse.land("orders")
-    rows = dict(spark.read.format("delta").load(str(drop.root / "sources" / "orders")).collect())
+    rows = dict(drop.landed().collect())
     assert rows == {i: value.replace('""', '"') for i, value in enumerate(values)} | {8: None}
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_what_the_manifest_does_not_say_is_landed_anew(drop: Drop) -> None:
     """Protects from rows that stay for ever because what landed them was forgotten, or was another declaration."""
     drop.put("1", 1)
@@ -259,6 +265,7 @@ def test_a_file_without_an_end_is_refused_before_it_is_read_to_its_end(here: Dro
         here.warehouse.land("orders")
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_a_landing_that_is_killed_is_landed_again(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from rows lost or doubled by a crash before or after each write of a landing.
 

@@ -16,6 +16,8 @@ from deltafold.algebra.errors import SourceError
 from deltafold.api import Files, Warehouse
 from deltafold.landing.malformed import BARE_QUOTE
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 SCHEMA = "id int, v double, d date, t timestamp, s string, b boolean, m decimal(5,2)"
 HEADER, GOOD = "id,v,d,t,s,b,m\n", "1,1.5,2013-01-01,2013-01-01 10:00:00,a,true,1.25\n"
 

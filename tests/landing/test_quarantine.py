@@ -87,6 +87,7 @@ def counted(frame: Any) -> Rows:
     return Rows(tuple(row) for row in frame.collect())
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_bad_csv_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from good rows that go with bad ones, from lines that are told wrong, and from reasons of other rows."""
     drop = Dropped(spark, tmp_path, SCHEMA)
@@ -158,6 +159,7 @@ def test_a_partition_takes_its_quarantine_with_it(spark: SparkSession, tmp_path:
     assert drop.quarantined() == Rows()
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_a_replay_lands_what_fits_now(spark: SparkSession, tmp_path: Path) -> None:
     """Protects from rows that were left out for ever, or doubled, once the schema was repaired."""
     drop = Dropped(spark, tmp_path)

@@ -19,6 +19,8 @@ from tests.crash.points import Killed, watched
 from tests.night import night
 from tests.sandbox import confirm
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 COLUMNS: list[str] = ["id", "v", "day", "hour"]
 QUERIES = {
     "by_day": "select day, sum(v) s, max(v) m, count(*) n from orders group by day",
@@ -91,7 +93,7 @@ def test_another_partition_column(moved: Moved) -> None:
         assert moved.warehouse.land("orders").landed == ()
         for name in QUERIES:
             if name != "bag" or by == "day":
-                moved.view(name).refresh(chunk=4000 if name == "bag" else None)
+                moved.view(name).refresh(chunk=600 if name == "bag" else None)
                 confirm(moved.view(name))
     assert {report.epoch for report in moved.view("bag").history()} >= {2, 3}
 
@@ -124,17 +126,22 @@ class Told:
         else:
             file.write_text(f"t\n{time}\n" if self.form == "csv" else f'{{"t":{time}}}\n')
 
+    @property
+    def warehouse(self) -> Warehouse:
+        made = Warehouse(self.spark, self.folder / "warehouse")
+        made.source("times", Files(str(self.folder / "drop"), self.form, self.schema, partition_by="day"))  # type: ignore[arg-type]
+        return made
+
     def land(self, zone: str) -> Landing:
         with session(self.spark, zone):
-            warehouse = Warehouse(self.spark, self.folder / "warehouse")
-            warehouse.source("times", Files(str(self.folder / "drop"), self.form, self.schema, partition_by="day"))  # type: ignore[arg-type]
-            return warehouse.land("times")
+            return self.warehouse.land("times")
 
     def rows(self, zone: str, column: str) -> Counter[str]:
         """A landed column as a session of this zone shows it."""
         with session(self.spark, zone):
-            found = self.spark.read.format("delta").load(str(self.folder / "warehouse/sources/times"))
-            return Counter(row[0] for row in found.selectExpr(f"string({column})").collect())
+            table = self.warehouse.tables()["times"]
+            landed = table.at(table.version() or 0)
+            return Counter(row[0] for row in landed.selectExpr(f"string({column})").collect())
 
 
 @contextmanager

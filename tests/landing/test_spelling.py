@@ -14,6 +14,8 @@ from tests.landing.test_landing import Drop
 from tests.landing.test_quarantine import Dropped, Rows
 from tests.night import every, night
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 OLD, NEW = "2024-5-1", "2024-05-01"
 
 
