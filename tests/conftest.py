@@ -116,6 +116,18 @@ def spark(long: bool) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Compile plans by day too, for a test of many rows."""
+    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value or "")
+
+
+@pytest.fixture
 def reads(request: pytest.FixtureRequest) -> Iterator[str]:
     """How large inputs seem to be: the parameter, see tests/reading.py."""
     with reading(request.param) as name:

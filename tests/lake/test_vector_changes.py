@@ -25,6 +25,7 @@ STEPS = (
 )
 
 
+@pytest.mark.usefixtures("compiled")
 def test_many_rows_of_one_file(delta: DeltaSandbox) -> None:
     """Protects from Delta's limit for a vector within an action: two deletes of a tenth of a file failed a refresh."""
     rows = delta.spark.range(0, 480_000, 1, 1).selectExpr("id k", "pmod(hash(id), 10) h")
