@@ -8,7 +8,6 @@ Crash = tuple[str, str, Stop]
 """The kind of the view, the stage, and where it is stopped."""
 
 IN_MEMORY: tuple[Crash, ...] = (
-    ("one state in place", "first load", ("after MemoryLog.advance", 1)),
     ("one state in place, merged", "late resume", ("before Journal._write", 1)),
     ("two nested states", "rebuild", ("after MemoryLog.advance", 1)),
     ("state and view table", "resume", ("before MemoryLog.advance", 1)),
@@ -32,7 +31,6 @@ ON_DELTA: tuple[Crash, ...] = (
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("two nested states", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
-    ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("after SqlView.drop", 1)),

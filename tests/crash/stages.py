@@ -71,7 +71,7 @@ def lived(world: CrashSandbox) -> None:
     """A rebuilt view with several epochs."""
     begun(world)
     world.view().rebuild()
-    for number in (1, 2, 3):
+    for number in (1, 2):
         world.change(number)
         world.view().refresh()
 
@@ -189,10 +189,9 @@ def leads(world: CrashSandbox) -> None:
 
 
 def goes_on(world: CrashSandbox) -> None:
-    for number in (4, 5):
-        world.view().refresh()
-        assert world.answer() == world.batch()
-        world.change(number)
+    world.view().refresh()
+    assert world.answer() == world.batch()
+    world.change(4)
     world.view().refresh()
     leads(world)
     assert world.view().verify().ok
