@@ -147,10 +147,18 @@ def test_before_anything_was_refreshed(quick: Path) -> None:
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "never refreshed"
 
 
+@pytest.mark.parametrize("lake", ["memory", pytest.param("Delta", marks=night)])
 def test_the_demo_ends_equal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    lake: str,
 ) -> None:
     """The answer is right, and Dagster shows every refresh, state and check of it, none of them outdated."""
+    if lake == "memory":
+        request.getfixturevalue("in_memory")
     monkeypatch.setenv("FLIGHTS_DATA", "replaced by the demo")
     monkeypatch.setattr(demo, "CORRECTED", "2013-01-01")
     monkeypatch.setattr(demo, "LATE", "2013-01-02")

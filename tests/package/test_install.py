@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from deltafold.spark.cache import cache_folder
+from tests.conftest import SMALL
 from tests.night import night
 from tests.package.environments import LARGE, build, environment, find_python, requirements
 from tests.spark.machine import PROJECT
@@ -53,7 +54,7 @@ class Project:
         """Those of the commands: nothing of this process's packages."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DELTAFOLD"))}
         own = {"DELTAFOLD_CACHE": str(cache_folder()), "DELTAFOLD_PIPELINES": str(self.folder / "flows")}
-        return inherited | own
+        return inherited | own | {"SPARK_CONF_DIR": str(self.folder)}
 
     def run(self, command: str, *arguments: str, **variables: str) -> str:
         """Run a command of the environment in the project; returns its output."""
@@ -87,6 +88,7 @@ def project(folder: Path, commands: Path) -> Project:
     for name, text in {"assets/definitions": DEFINITIONS, "assets/__init__": "", "pipelines/__init__": ""}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.py").write_text(text)
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
     return Project(folder, commands)
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from benchmarks.contest import count_calls
 from deltafold.spark import catalyst
 from deltafold.spark.session_settings import BRIEF, JAVA_VARIABLES, session_settings
+from tests.conftest import SMALL
 from tests.night import night
 from tests.spark.machine import PROJECT, QUICK_JAVA, run, without_java
 
@@ -23,7 +24,7 @@ MERGES = f"""
 import sys
 from pyspark.sql.functions import udf
 from deltafold.spark.session import start
-spark = start(settings={{"spark.driver.extraJavaOptions": "{QUICK_JAVA}"}})
+spark = start(settings={{"spark.driver.extraJavaOptions": "{QUICK_JAVA}", **{SMALL}}})
 table = f"delta.`{{sys.argv[1]}}`"
 spark.sql(f"create table {{table}} (k int, v bigint) using delta "
           "tblproperties ('delta.enableDeletionVectors' = 'true')")
