@@ -123,8 +123,9 @@ def test_two_processes_refresh_at_once(server: Server) -> None:
     look(server)
 
 
+@night
 def test_a_crash_on_hdfs_is_survived(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Protects by day from a warehouse that no longer works on a store; the next test kills processes, on S3 too."""
+    """Protects from a warehouse that no longer works on a store; by day test_remote_warehouse.py does, on viewfs."""
     server = HdfsServer(tmp_path)
     try:
         view = open_view(spark, server.root)
