@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("merges") / "a b%20ü"
 
 
-@settings(max_examples=max(3, settings().max_examples // 50))
+@settings(max_examples=max(2, settings().max_examples // 50))
 @given(
     st.dictionaries(KEYS, st.integers(1, 3), max_size=10),
     st.lists(CHANGES, min_size=1, max_size=4),

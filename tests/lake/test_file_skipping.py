@@ -59,7 +59,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
-@settings(max_examples=max(6, settings().max_examples // 5))
+@settings(max_examples=max(3, settings().max_examples // 5))
 @given(data=st.data())
 def test_no_row_in_an_interval_is_lost(spark: SparkSession, table: Path, data: st.DataObject) -> None:
     """Spark filters the rows of all files, and of those that were left."""
@@ -79,7 +79,7 @@ def test_no_row_in_an_interval_is_lost(spark: SparkSession, table: Path, data: s
     assert len(fewer.inputFiles()) <= len(touched) + 3  # NULLs, no statistics, everything
 
 
-@settings(max_examples=max(6, settings().max_examples // 5))
+@settings(max_examples=max(3, settings().max_examples // 5))
 @given(data=st.data())
 def test_no_row_that_fulfils_a_condition_is_lost(spark: SparkSession, table: Path, data: st.DataObject) -> None:
     """Comparisons either way around, of columns of every type, NULL among the constants."""

@@ -19,6 +19,7 @@ from deltafold.lake.log.whole_files import is_read_whole, read_whole, rows_with_
 from deltafold.lake.version_diff import file_difference
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
+from tests.night import night
 from tests.sandbox import DeltaSandbox, checked
 
 MB = 1024 * 1024
@@ -126,6 +127,7 @@ def test_changes_are_those_of_delta(table: DeltaTable) -> None:
     assert one == other == [(k, k % 2, -1) for k in range(0, 600, 11) if k % 7 or k >= 500]
 
 
+@night
 def test_joins_of_large_tables(delta: DeltaSandbox) -> None:
     """Both sides change in all files, and both have deletion vectors."""
     delta.source("l", "k int, v int", [(k, k % 13) for k in range(200)])

@@ -38,14 +38,12 @@ def test_files_are_read_with_what_the_catalog_gives(delta: DeltaSandbox) -> None
     delta.warehouse.source("t", Delta(table=f"{name}.t"))
     view = delta.view(QUERY)
     checked(view)
-    for _ in range(2):
-        delta.sql("update {t} set v = v + 1 where k = 1")
-        delta.sql("insert into {t} values (3, 7)")
-        assert checked(view).verdict == "applied"
+    delta.sql("update {t} set v = v + 1 where k = 1")
+    delta.sql("insert into {t} values (3, 7)")
     delta.sql("delete from {t} where v = 5")
     assert checked(view).verdict == "applied"
     assert view.verify().ok
-    assert rows(view) == [(1, 4), (3, 14)]
+    assert rows(view) == [(1, 7), (3, 7)]
     delta.warehouse.source("by_path", Delta(f"viewfs://{host}/lake/t"))
     with pytest.raises(SourceError, match="cannot be opened"):
         delta.view("select * from by_path", "w").refresh()
