@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.night import every, sampled
+from tests.night import every, night, sampled
 from tests.reading import large_by_day
 from tests.replay import Recording, record
 from tests.sandbox import DeltaSandbox, MemorySandbox, Step, checked, rows
@@ -81,8 +81,10 @@ TABLES = {
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return record(spark, tmp_path_factory.mktemp("history"), TABLES, HISTORY)
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, long: bool) -> Recording:
+    """By day the first three rounds are one."""
+    rounds = HISTORY if long else (tuple(step for steps in HISTORY[:3] for step in steps), *HISTORY[3:])
+    return record(spark, tmp_path_factory.mktemp("history"), TABLES, rounds)
 
 
 BOTH = [(kind, condition) for condition in CONDITIONS for kind in KINDS]
@@ -119,7 +121,8 @@ def test_deleting_one_of_two_equal_rows(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 1, 1)] * 2
 
 
-def test_joins_on_delta(delta: DeltaSandbox, long: bool) -> None:
+@night
+def test_joins_on_delta(delta: DeltaSandbox) -> None:
     """The same over Delta tables: both sides of several joins change in one refresh, by files and deletion vectors."""
     delta.source("l", "k int, v int", [(1, 1), (1, 1), (2, 2), (None, 3)])
     delta.source("r", "k int, w int", [(1, 1), (2, 0), (2, 5), (None, 2)])
@@ -127,18 +130,16 @@ def test_joins_on_delta(delta: DeltaSandbox, long: bool) -> None:
         "select r.w, sum(l.v) s, count(*) n from l join r on l.k = r.k group by r.w",
         "select l.k, v, r.k as rk, w from l full join r on l.k = r.k",
         "select k, v from l where k not in (select k from r where k is not null)",
-    ][: None if long else 1]
+    ]
     views = [delta.view(query, f"v{i}") for i, query in enumerate(queries)]
-    for step in (
-        "",
-        "update {r} set w = 5 where w = 0",
-        "delete from {l} where v = 1",
-        "insert into {l} values (2, 7)",
-    ):
-        if step:
-            delta.sql(step)
-        if "{l}" in step:
-            delta.sql("delete from {r} where k is null")
+    rounds = (
+        (),
+        ("update {r} set w = 5 where w = 0", "delete from {l} where v = 1", "delete from {r} where k is null"),
+        ("insert into {l} values (2, 7)",),
+    )
+    for statements in rounds:
+        for statement in statements:
+            delta.sql(statement)
         for view in views:
             checked(view)
 

@@ -88,20 +88,22 @@ def test_the_best_supplier_needs_two_states(sandbox: MemorySandbox) -> None:
         ),
     ],
 )
-def test_shared_states_follow_any_change(sandbox: MemorySandbox, query: str) -> None:
+def test_shared_states_follow_any_change(sandbox: MemorySandbox, query: str, long: bool) -> None:
     """Readers get each other's state under their own columns, before and after each change."""
     sandbox.source("t", "k int, q int, v int", [(k % 3, k % 4, k) for k in range(12)] + [(None, None, 5)])
     view = sandbox.view(query)
     assert " is shared by 2 group-bys" in view.explain()
     checked(view)
-    for statement in (
+    statements = (
         "insert into {t} values (1, 1, 50), (7, 7, 7), (null, 2, 1)",
         "delete from {t} where v = 50 or q is null",
         "update {t} set k = 2 where q = 1",
         "delete from {t}",
-    ):
+    )
+    for number, statement in enumerate(statements):
         sandbox.sql(statement)
-        checked(view)
+        if long or number in (1, 3):
+            checked(view)
 
 
 @night

@@ -54,7 +54,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return record(spark, tmp_path_factory.mktemp("history"), {"t": (SCHEMA, ROWS)}, HISTORY)
 
 
-@pytest.mark.parametrize("query", every(5, QUERIES))
+@pytest.mark.parametrize("query", every(9, QUERIES))
 def test_changes_of_what_only_identity_tells_apart(sandbox: MemorySandbox, history: Recording, query: str) -> None:
     """The sign of zero and the case of collated texts, on every level, with copies of the rows."""
     history.check(sandbox, query)
