@@ -70,6 +70,7 @@ def test_a_first_load_beyond_the_level_limit(sandbox: MemorySandbox, far: str) -
         checked(view, chunk=1)
 
 
+@night
 def test_a_cycle_that_is_taken_back_between_chunks(sandbox: MemorySandbox) -> None:
     """The change that they belong to never converges, a later version does."""
     put_edges(sandbox, d1=[(1, 2)])

@@ -14,7 +14,7 @@ from tests.night import night, sampled
 from tests.reading import large_by_day, reading
 from tests.sandbox import READS, DeltaSandbox, MemorySandbox
 
-SAMPLE = {"paths": 1, "around negation": 3}  # seeds
+SAMPLE = {"around negation": 3}  # seeds
 
 
 @large_by_day

@@ -59,7 +59,7 @@ def check_back_and_on(sandbox: Sandbox) -> None:
     view, above = with_one_above(sandbox)
     checked(above)
     before = rows(view)
-    put_edges(sandbox, path(2, 9))
+    put_edges(sandbox, path(2, 7))
     for epoch in (2, 3):
         with pytest.raises(NotConvergedError, match=r"view v: recursion loop_2: .* MAX RECURSION LEVEL\)\.$"):
             (view if epoch == 2 else above).refresh()

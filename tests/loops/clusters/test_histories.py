@@ -26,7 +26,7 @@ pytestmark = large_by_day
 @pytest.mark.parametrize("seed", every(3, [0, 1, 2]))
 def test_a_history(sandbox: MemorySandbox, seed: int) -> None:
     """Protects from sums that drift, points that keep a center which is no longer nearest, clusters that vanish."""
-    history(sandbox, seed, 4)
+    history(sandbox, seed, 3)
 
 
 @night
