@@ -18,7 +18,7 @@ from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked
 STEPS = 2
 SAMPLE = {"tpch": (), "tpcds": (36,), "nexmark": ()}
 BY_DEFINITION = {"tpch": (), "tpcds": (), "nexmark": ()}
-ON_DELTA = {"tpch": (), "tpcds": (), "nexmark": (5,)}
+ON_DELTA = {"tpch": (), "tpcds": (), "nexmark": ()}
 
 
 def numbers(name: str) -> list[int]:

@@ -77,7 +77,7 @@ def kill() -> None:
     raise Killed
 
 
-@settings(max_examples=2 if settings().max_examples < 100 else 1000)
+@settings(max_examples=1 if settings().max_examples < 100 else 1000)
 @given(graphs(), histories)
 def test_pipelines_equal_recomputing_them(spark: SparkSession, queries: dict[str, str], history: list[Run]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,7 @@ def parts(text: str) -> tuple[str, str]:
     return expression, name
 
 
-@settings(max_examples=max(4, settings().max_examples // 2))
+@settings(max_examples=max(2, settings().max_examples // 2))
 @given(queries(), histories, paths, wider)
 def test_wider_types(spark: SparkSession, sql: str, cuts: list[list[Step]], way: Paths, columns: set[str]) -> None:
     """Whatever goes on, is copied or is rebuilt."""
