@@ -104,9 +104,9 @@ def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most
     if len(list(assign_chunks(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
     pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
-    found = file_changes(tables, pins)
-    number = len(list(assign_chunks(found, first)))
-    if number < 2 or not all(one_schema(change) for change in found.values()):
+    changes = file_changes(tables, pins)
+    number = len(list(assign_chunks(changes, first)))
+    if number < 2 or not all(one_schema(change) for change in changes.values()):
         return intent
     return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
 
@@ -157,13 +157,13 @@ def tables_of_chunk(
     """Return the tables of an epoch: of a chunk of a change, those between two chunks; else the tables themselves."""
     if chunk is None:
         return tables
-    found = file_changes(tables, pins)
-    assigned = list(assign_chunks(found, chunk))
+    changes = file_changes(tables, pins)
+    assigned = list(assign_chunks(changes, chunk))
     earlier = [path for chunk_before in assigned[: chunk.number - 1] for path in chunk_before]
     now = assigned[chunk.number - 1]
 
     def between(name: str) -> ChunkTable:
-        table, change, pin = tables[name], found[name], pins[name]
+        table, change, pin = tables[name], changes[name], pins[name]
         old = {} if change.before is None else table.files(change.before)
         taken = [path for path in earlier if path.source == name]
         exchange(old, taken)
@@ -174,7 +174,7 @@ def tables_of_chunk(
             change, new = by_snapshots(table, pin.start, pin.after), table.files(pin.after)
         return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
 
-    return {**tables, **{name: between(name) for name, change in found.items() if not change.empty}}
+    return {**tables, **{name: between(name) for name, change in changes.items() if not change.empty}}
 
 
 def table_of_chunk(
@@ -207,15 +207,15 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) 
     return {name: by_snapshots(tables[name], pin.start, ends[name]) for name, pin in pins.items()}
 
 
-def assign_chunks(found: Mapping[str, Difference], each: Chunk) -> Iterator[list[PathChange]]:
+def assign_chunks(changes: Mapping[str, Difference], chunk_size: Chunk) -> Iterator[list[PathChange]]:
     """Yield the changes of each chunk, in their order."""
-    by_source = [path_changes(name, found[name], whole=each.whole) for name in sorted(found)]
+    by_source = [path_changes(name, changes[name], whole=chunk_size.whole) for name in sorted(changes)]
     chunk: list[PathChange] = []
-    room = each.bytes
+    room = chunk_size.bytes
     for change in (m for ms in sorted(by_source, key=lambda ms: sum(m.bytes for m in ms)) for m in ms):
         if chunk and change.bytes > room:
             yield chunk
-            chunk, room = [], each.bytes
+            chunk, room = [], chunk_size.bytes
         chunk.append(change)
         room -= change.bytes
     if chunk:

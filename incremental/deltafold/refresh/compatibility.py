@@ -78,9 +78,9 @@ def check_layout(store: Store, generation: int, strategy: RefreshStrategy) -> No
     """Raise StateError for tables whose columns differ from those that this release stores."""
     for name in strategy.tables:
         table = store.table(generation, name)
-        wanted, found = set(strategy.storage_of(name, 1).columns), set(table.schema().names)
-        if wanted != found:
-            differing = ", ".join(sorted(wanted ^ found))
+        expected, stored = set(strategy.storage_of(name, 1).columns), set(table.schema().names)
+        if expected != stored:
+            differing = ", ".join(sorted(expected ^ stored))
             raise StateError(
                 f"the table {name} of view {store.view} has other columns than this release keeps ({differing}): "
                 "another release wrote it, or it was altered. Use that release, or rebuild the view."

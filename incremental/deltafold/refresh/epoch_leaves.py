@@ -39,7 +39,7 @@ class StateVersions:
     before: int | None
     after: int
     touched: DataFrame | None
-    found: TouchedGroups | None = None
+    groups: TouchedGroups | None = None
     by_files: bool = False
 
 
@@ -144,14 +144,14 @@ class EpochLeaves:
             return self.lowering.leaf(loop.answer_change, list(names), weighted=True)
         state = self.states[leaf.state]
         assert state.touched is not None
-        few = state.found is not None and state.found.groups <= self.epoch.tuning.broadcast_rows
+        few = state.groups is not None and state.groups.groups <= self.epoch.tuning.broadcast_rows
         read_as = dict(zip(leaf.own, leaf.columns, strict=True))
         keys = [self.lowering.attribute(read_as[key]) for key in state.layout.state.keys]
 
         touched = partial(Semijoin(self.lowering).of_keys, keys=keys, touched=state.touched, few=few)
         if state.by_files and state.before is not None:
             return touched(self._changed_state(leaf, state, state.before))
-        buckets = None if state.found is None else state.found.buckets
+        buckets = None if state.groups is None else state.groups.buckets
         old, new = (touched(self._state(leaf, version, buckets)) for version in (state.before, state.after))
         return self.lowering.union(leaf.columns, [(leaf.columns, new), self.lowering.negate(leaf.columns, old)])
 
@@ -168,11 +168,11 @@ class EpochLeaves:
 
     def _at(self, table: VersionedTable, version: int) -> DataFrame:
         """Return a version of a table, cached, each time with new attribute ids."""
-        known = self._frames.get((table, version))
-        again = None if known is None else catalyst.again(known)
-        if again is None:
-            again = self._frames[table, version] = table.at(version)
-        return again
+        cached = self._frames.get((table, version))
+        scan = None if cached is None else catalyst.again(cached)
+        if scan is None:
+            scan = self._frames[table, version] = table.at(version)
+        return scan
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
         """Return a version of a state; buckets: read only these."""

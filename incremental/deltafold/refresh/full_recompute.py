@@ -98,8 +98,8 @@ class FullRecompute:
                 if moved.rows:
                     bag.replace(new, mark)
                 return moved
-            with measured_once(bag.consolidate(change), bag.measures) as (difference, found):
-                moved = bag.summarise(found)
+            with measured_once(bag.consolidate(change), bag.measures) as (difference, measured):
+                moved = bag.summarise(measured)
                 if moved.rows:
                     bag.publish(difference, moved, before, mark, name_mapping=needs_mapping(self.columns))
                 return moved

@@ -203,10 +203,10 @@ def recent_rounds(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
 def levels(entries: Sequence[Entry]) -> dict[str, float]:
     """Return, by loop, the number of levels that its last first load had."""
     loads = [entry.report for entry in entries if is_first_load(entry) and entry.report is not None]
-    return {loop: float(sum(map(len, found.values()))) for report in loads for loop, found in report.rounds.items()}
+    return {loop: float(sum(map(len, phases.values()))) for report in loads for loop, phases in report.rounds.items()}
 
 
-def trial_bounds(found: Estimate, entries: Sequence[Entry], refresh: float, tuning: Tuning) -> list[float]:
+def trial_bounds(estimate: Estimate, entries: Sequence[Entry], refresh: float, tuning: Tuning) -> list[float]:
     """Return what a recompute that was never timed is expected to take, where it may be tried; refresh: its seconds.
 
     A mistake costs a recompute and, to return, a first load. It may be made where a load takes hardly longer than a
@@ -215,9 +215,9 @@ def trial_bounds(found: Estimate, entries: Sequence[Entry], refresh: float, tuni
     reports = [(is_first_load(entry), entry.report) for entry in entries if entry.report is not None]
     load = max((report.seconds for first, report in reports if first), default=0.0)
     if load <= tuning.trial_loads * refresh:
-        return [tuning.trial_factor * found.least]
-    lost = sum(max(0.0, report.seconds - found.least) for first, report in reports if not first)
-    return [found.least] if lost >= 2 * (load - refresh) else []
+        return [tuning.trial_factor * estimate.least]
+    lost = sum(max(0.0, report.seconds - estimate.least) for first, report in reports if not first)
+    return [estimate.least] if lost >= 2 * (load - refresh) else []
 
 
 def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:

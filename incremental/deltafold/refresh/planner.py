@@ -87,9 +87,9 @@ class Planner:
 
         Raises SourceError for versions that lack a column of the query, and for tables that were replaced.
         """
-        known = {} if last is None or rebuild else last.intent.sources
+        earlier = {} if last is None or rebuild else last.intent.sources
         sources = self.mode_policy.of(None if last is None else last.intent.mode).sources
-        pins = {name: self.inputs.pin(name, known.get(name), targets, reached) for name in sources}
+        pins = {name: self.inputs.pin(name, earlier.get(name), targets, reached) for name in sources}
         self.inputs.check_columns(pins)
         return pins
 

@@ -245,16 +245,16 @@ class Refresh:
 
     def _facts(self, course: Course, sources: SourceVersions) -> Facts:
         """Compare the query with that of the newest epoch."""
-        found = self._find_redefinition(course.history.newest)
-        replaces = found is not None and self._may_replace(found)
-        return Facts(sources=sources, redefined=found is not None, replaces=replaces, failed=course.failed)
+        redefinition = self._find_redefinition(course.history.newest)
+        replaces = redefinition is not None and self._may_replace(redefinition)
+        return Facts(sources=sources, redefined=redefinition is not None, replaces=replaces, failed=course.failed)
 
     def _find_redefinition(self, newest: Event | None) -> Redefinition | None:
         return None if newest is None else self._planner.find_redefinition(entry_of(newest))
 
-    def _may_replace(self, found: Redefinition) -> bool:
+    def _may_replace(self, redefinition: Redefinition) -> bool:
         """Return whether a new generation may begin for the changes since the last epoch."""
-        return self._on_change == REBUILD or found.goes_on
+        return self._on_change == REBUILD or redefinition.goes_on
 
     def _find_pins(self, course: Course, step: TakeRest | Advance | StartGeneration) -> Mapping[str, Pin]:
         """Return the pins of the next epoch, after a check of the tables that it goes on from."""
@@ -301,9 +301,9 @@ class Refresh:
                     chunk_bytes=None if at_once else course.chunk_bytes,
                 )
             case StartGeneration(last, at_once):
-                found = self._find_redefinition(last)
-                if course.progress is not None and found is not None and self._may_replace(found):
-                    course.progress(f"rebuilding: {found.what}")
+                redefinition = self._find_redefinition(last)
+                if course.progress is not None and redefinition is not None and self._may_replace(redefinition):
+                    course.progress(f"rebuilding: {redefinition.what}")
                 return self._planner.next(
                     None if last is None else entry_of(last),
                     self._find_pins(course, step),
@@ -361,8 +361,8 @@ class Refresh:
 
     def _check_query(self, last: Entry) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
-        if found := self._planner.find_redefinition(last):
-            raise found.refuse("Rebuild the view, or restore what changed")
+        if redefinition := self._planner.find_redefinition(last):
+            raise redefinition.refuse("Rebuild the view, or restore what changed")
         self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
 
 
@@ -380,7 +380,7 @@ def lock_views(
         )
     folders = {folder: inputs.view, **{path: below.store.view for path, below in read.items()}}
     with ExitStack() as own, ExitStack() as below:
-        for each in sorted(folders, key=str):
-            held = lock(each, f"view {folders[each]}", "refreshed", seconds)
-            (own if each == folder else below).enter_context(held)
+        for path in sorted(folders, key=str):
+            held = lock(path, f"view {folders[path]}", "refreshed", seconds)
+            (own if path == folder else below).enter_context(held)
         yield below

@@ -86,7 +86,7 @@ def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
     If it lacks the first, the touched partitions are unknown.
     """
     chunks = list[tuple[Chunk, Report]]()
-    for entry in reversed([each for each in entries if each.report is None or each.report.verdict != TAKEN_BACK]):
+    for entry in reversed([entry for entry in entries if entry.report is None or entry.report.verdict != TAKEN_BACK]):
         chunk = entry.intent.part
         if chunk is None or entry.report is None or (chunks and chunk.number >= chunks[0][0].number):
             break
@@ -144,28 +144,28 @@ def describe_reused(paths: Mapping[str, str]) -> str:
 
 def rounds_of(reports: Sequence[Report]) -> RoundsByLoop:
     """Return the rounds of several epochs, one after the other."""
-    found: dict[str, dict[str, list[int]]] = {}
+    rounds: dict[str, dict[str, list[int]]] = {}
     for report in reports:
         for loop, phases in report.rounds.items():
-            known = found.setdefault(loop, {})
+            by_phase = rounds.setdefault(loop, {})
             for phase, rows in phases.items():
-                known[phase] = known.get(phase, []) + rows
-    return found
+                by_phase[phase] = by_phase.get(phase, []) + rows
+    return rounds
 
 
 def residuals_of(reports: Sequence[Report]) -> dict[str, list[float]]:
     """Return the residuals of several epochs, one after the other."""
-    found: dict[str, list[float]] = {}
+    by_loop: dict[str, list[float]] = {}
     for report in reports:
         for loop, residuals in report.residuals.items():
-            found.setdefault(loop, []).extend(residuals)
-    return found
+            by_loop.setdefault(loop, []).extend(residuals)
+    return by_loop
 
 
 def rounds_in_words(effect: EpochResult) -> str:
     """Return the number of rounds of each loop that had any, and its last residual, for the end of a sentence."""
     numbers = {loop: sum(map(len, phases.values())) for loop, phases in effect.rounds.items()}
-    last = {loop: f" to a residual of {found[-1]:.3g}" for loop, found in effect.residuals.items() if found}
+    last = {loop: f" to a residual of {residuals[-1]:.3g}" for loop, residuals in effect.residuals.items() if residuals}
     return "".join(
         f", {loop} {format_count(number, 'round')}{last.get(loop, '')}" for loop, number in numbers.items() if number
     )
@@ -196,11 +196,13 @@ def with_choice(report: Report, choice: Choice | None) -> Report:
     return replace(report, sentence=sentence, estimates=dict(choice.estimates), expected=dict(choice.expected))
 
 
-def with_reason(report: Report, found: Redefinition | None) -> Report:
+def with_reason(report: Report, redefinition: Redefinition | None) -> Report:
     """Add the changes since the last generation to a report."""
-    if found is None:
+    if redefinition is None:
         return report
-    return replace(report, sentence=f"{report.sentence} ({found.what})", because=found.lines or (found.what,))
+    return replace(
+        report, sentence=f"{report.sentence} ({redefinition.what})", because=redefinition.lines or (redefinition.what,)
+    )
 
 
 def with_resumed(report: Report, resumed: Report | None) -> Report:
@@ -218,13 +220,13 @@ def with_resumed(report: Report, resumed: Report | None) -> Report:
 
 def merge_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
     """Return the partitions that any of the epochs touched; None if those of one are unknown."""
-    found = [report.partitions for report in reports]
-    return None if None in found else tuple(sorted({value for values in found for value in values or ()}))
+    partitions = [report.partitions for report in reports]
+    return None if None in partitions else tuple(sorted({value for values in partitions for value in values or ()}))
 
 
 def with_upstream(report: Report, below: Sequence[Report]) -> Report:
     """Add the refreshes of the views below to a report."""
-    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in below if each.verdict != NOTHING_TO_DO]
+    moved = [f"{one.view} epoch {one.epoch} {one.verdict}" for one in below if one.verdict != NOTHING_TO_DO]
     sentence = f"{report.sentence}; below it, {', '.join(moved)}" if moved else report.sentence
     return replace(report, sentence=sentence, below=tuple(below))
 

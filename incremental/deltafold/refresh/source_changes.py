@@ -95,12 +95,12 @@ class SourceChanges:
         ]
         frame = changed.frame(list(self._columns[relation]), consolidate=True)
         small = changed.bytes <= tuning.local_bytes
-        rows, found = self.checkpoints.measure(frame, measures, small=small)
-        added, removed = int(found[ROWS_ADDED]), int(found[ROWS_REMOVED])
+        rows, measured = self.checkpoints.measure(frame, measures, small=small)
+        added, removed = int(measured[ROWS_ADDED]), int(measured[ROWS_REMOVED])
         if not small and added + removed <= tuning.local_rows:
             local = collect_rows(rows.coalesce(1), measures, tuning.local_rows)
             rows = rows if local is None else local[0]
-        return NetChange(rows if removed or int(found[COPIES]) > 1 else rows.drop(WEIGHT), added, removed)
+        return NetChange(rows if removed or int(measured[COPIES]) > 1 else rows.drop(WEIGHT), added, removed)
 
     @cached_property
     def _columns(self) -> Mapping[str, Mapping[str, Column]]:

@@ -51,12 +51,12 @@ def find_reusable(store: Store, intent: Intent, convertible: Convertible) -> Map
     last = earlier[-1]
     if not all(has_same_rows(pin, last.intent.sources.get(name, pin)) for name, pin in intent.sources.items()):
         return {}
-    found: dict[str, Reused] = {}
+    reused: dict[str, Reused] = {}
     for name, (old, *merged) in common(intent, last.intent, convertible).items():
         version = (last.after or {}).get(old)
         if version is not None:
-            found[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
-    return found
+            reused[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
+    return reused
 
 
 def common(intent: Intent, last: Intent, convertible: Convertible) -> dict[str, list[str]]:

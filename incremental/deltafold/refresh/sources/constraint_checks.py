@@ -42,7 +42,7 @@ def check_constraints(epoch: Epoch, constraints: Sequence[Constraint]) -> None:
         return
     with epoch.measure.phase("check constraints"), ExitStack() as computed:
         checks = Checks(epoch, computed)
-        if offences := checks.offences([each for fact in constraints for each in checks.suspects(fact)]):
+        if offences := checks.offences([suspect for fact in constraints for suspect in checks.suspects(fact)]):
             raise_offences(offences)
 
 
@@ -66,10 +66,10 @@ class Checks:
             case _:
                 assert_never(fact)
 
-    def offences(self, found: Sequence[Suspect | Offence]) -> list[Offence]:
+    def offences(self, suspected: Sequence[Suspect | Offence]) -> list[Offence]:
         """Return the possible offences of constraints with suspect keys; one job measures all suspects."""
-        suspects: list[Suspect] = [each for each in found if isinstance(each, Suspect)]
-        offences: list[Offence] = [each for each in found if isinstance(each, Offence)]
+        suspects: list[Suspect] = [item for item in suspected if isinstance(item, Suspect)]
+        offences: list[Offence] = [item for item in suspected if isinstance(item, Offence)]
         if not suspects:
             return offences
         measures = [measure_keys(i, suspect.keys, len(suspect.columns)) for i, suspect in enumerate(suspects)]
@@ -254,14 +254,14 @@ class Suspect:
     def find(self, touched: TouchedKeys) -> Offence:
         """Return the offending rows; touched: the keys, measured."""
         names = key_names(self.columns)
-        found = touched.among(self.table.at(self.version), self.columns)
+        stored = touched.among(self.table.at(self.version), self.columns)
         match self.fault:
             case "duplicate":
-                wrong = find_duplicates(self.keys.unionAll(found.withColumn(WEIGHT, F.lit(1).cast("bigint"))), names)
+                wrong = find_duplicates(self.keys.unionAll(stored.withColumn(WEIGHT, F.lit(1).cast("bigint"))), names)
             case "missing":
-                wrong = self.keys.join(found, on=names, how="left_anti")
+                wrong = self.keys.join(stored, on=names, how="left_anti")
             case "present":
-                wrong = found.distinct()
+                wrong = stored.distinct()
             case _:
                 assert_never(self.fault)
         return Offence(sample_texts(wrong, names), self.shown, self.sentence)
@@ -311,10 +311,10 @@ def sample_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 def raise_offences(offences: Sequence[Offence]) -> None:
     """Read the offending rows in one job, and raise the SourceError that names them."""
     marked = [offence.rows.select(F.lit(i).alias("offence"), "row") for i, offence in enumerate(offences)]
-    found = reduce(DataFrame.unionAll, marked).collect()
+    samples = reduce(DataFrame.unionAll, marked).collect()
     messages, logged = list[str](), list[str]()
     for i, offence in enumerate(offences):
-        rows = [row["row"] for row in found if row["offence"] == i]
+        rows = [row["row"] for row in samples if row["offence"] == i]
         named = (zip(offence.columns, row, strict=True) for row in rows)
         shown = [", ".join(f"{name} = {'NULL' if text is None else text}" for name, text in row) for row in named]
         if shown:

@@ -17,9 +17,9 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     latest = table.version()
     if latest is None or latest < pin.after:
         return False
-    found = table.commit_id(pin.after) if pin.commit else ""
-    if found:
-        return found == pin.commit
+    commit = table.commit_id(pin.after) if pin.commit else ""
+    if commit:
+        return commit == pin.commit
     return table.identity() == pin.identity or identity_at(table, pin.after) == pin.identity
 
 

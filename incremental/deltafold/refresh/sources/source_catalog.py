@@ -46,10 +46,10 @@ class Declared:
         """
         path = declaration.path if isinstance(declaration, Delta) else declaration
         check_is_path(self.spark, name, path)
-        known = check_source(name, declaration)
-        if isinstance(known, Delta) and known.table is not None:
-            known = replace(known, table=full_name(self.spark, known.table))
-        self.sources[name] = known
+        checked = check_source(name, declaration)
+        if isinstance(checked, Delta) and checked.table is not None:
+            checked = replace(checked, table=full_name(self.spark, checked.table))
+        self.sources[name] = checked
 
     def table(self, name: str) -> Table:
         """Return the Delta table of a source."""
@@ -89,8 +89,9 @@ class Declared:
 
     def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
         """Return the declared constraints of the sources that a query reads; raises SourceError for missing columns."""
-        schemas = {name: found for name in read if name in self.sources and (found := schema(name)) is not None}
-        return collect_facts(self.sources, {name: types(found) for name, found in schemas.items()}, read)
+        schemas = {name: schema(name) for name in read if name in self.sources}
+        columns = {name: types(struct) for name, struct in schemas.items() if struct is not None}
+        return collect_facts(self.sources, columns, read)
 
     def lander(self, name: str) -> FileLander | StreamLander:
         """Return what lands a source; raises SourceError for one that is not landed."""
@@ -109,8 +110,8 @@ class Declared:
 
     def quarantined(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the number of rows in quarantine by source; runs no query."""
-        looked_at = self.sources if names is None else {n: each for n, each in self.sources.items() if n in names}
-        landed = {name: files for name, files in looked_at.items() if isinstance(files, Files | Stream)}
+        landed = {name: files for name, files in self.sources.items() if isinstance(files, Files | Stream)}
+        landed = {name: files for name, files in landed.items() if names is None or name in names}
         sizes = {name: self.quarantine(name, files).size() for name, files in landed.items()}
         return {name: size for name, size in sizes.items() if size}
 
@@ -131,7 +132,7 @@ def nullable(schema: StructType) -> StructType:
 
     Of their metadata stays the length of CHAR columns, by which Spark pads what they are compared with.
     """
-    return StructType([type(each)(each.name, each.dataType, True, char_length(each)) for each in schema])
+    return StructType([type(column)(column.name, column.dataType, True, char_length(column)) for column in schema])
 
 
 def char_length(column: StructField) -> dict[str, Any]:

@@ -114,5 +114,5 @@ class Answer(TableView):
     def at(self, version: int) -> DataFrame:
         """Return the answer as of a version."""
         frame = super().at(version)
-        given = set(frame.columns)  # an earlier generation may have had other columns
-        return frame.select(*(quoted(name) for name in self._columns if name in given))
+        present = set(frame.columns)  # an earlier generation may have had other columns
+        return frame.select(*(quoted(name) for name in self._columns if name in present))

@@ -71,10 +71,10 @@ class Inputs:
     @cached_property
     def chain(self) -> Mapping[Place, UpstreamView]:
         """The views below, at any depth, by folder."""
-        found = dict[Place, UpstreamView]()
+        views = dict[Place, UpstreamView]()
         for below in self.views.values():
-            found |= {below.store.folder.resolve(): below, **below.inputs.chain}
-        return found
+            views |= {below.store.folder.resolve(): below, **below.inputs.chain}
+        return views
 
     @property
     def read_views(self) -> Mapping[Place, UpstreamView]:
@@ -102,7 +102,7 @@ class Inputs:
     @cached_property
     def exported(self) -> Mapping[str, VersionedTable]:
         """The base tables by the paths that a view above extends: its own names, and of others the first path alone."""
-        first = {place: source_path for source_path, place in reversed([*self.places.items()])}
+        first = {location: source_path for source_path, location in reversed([*self.places.items()])}
         return {
             source_path: table
             for source_path, table in self.bases.items()
@@ -148,22 +148,22 @@ class Inputs:
         Raises SourceError for a version that does not exist, and for a source without a table.
         """
         bases, places, asked = self.bases, self.places, self.locate(versions)
-        latest = {place: table.version() for place, table in self.located.items()}
-        for source_path, place in places.items():
-            last = latest[place]
+        latest = {location: table.version() for location, table in self.located.items()}
+        for source_path, location in places.items():
+            last = latest[location]
             if last is None:
                 raise SourceError(no_data(source_path, bases[source_path], was_read=source_path in read))
-            if not 0 <= asked.setdefault(place, last) <= last:
+            if not 0 <= asked.setdefault(location, last) <= last:
                 raise SourceError(
-                    f"source {source_path} has no version {asked[place]}: its latest is {last}. "
+                    f"source {source_path} has no version {asked[location]}: its latest is {last}. "
                     "Choose that, or an earlier one."
                 )
         return asked
 
     def check_targets(self, targets: Targets, read: Collection[str]) -> None:
         """Raise SourceError for a base source of which a pipeline has no version; read: those of the last epoch."""
-        for source_path, place in self.places.items():
-            if place in targets:
+        for source_path, location in self.places.items():
+            if location in targets:
                 continue
             table = self.bases[source_path]
             if table.version() is None:
@@ -174,9 +174,11 @@ class Inputs:
         """Return versions of base sources by the location of the table; raises SourceError for two of one table."""
         asked: dict[str, int] = {}
         for name, version in versions.items():
-            place = self._place(name)
-            if asked.setdefault(place, version) != version:
-                raise SourceError(f"source {name}: requested at two versions, {asked[place]} and {version}. Give one.")
+            location = self._place(name)
+            if asked.setdefault(location, version) != version:
+                raise SourceError(
+                    f"source {name}: requested at two versions, {asked[location]} and {version}. Give one."
+                )
         return asked
 
     def reach(self, targets: Targets, done: Done, progress: Progress | None) -> dict[str, UpstreamState]:
@@ -185,16 +187,16 @@ class Inputs:
             name: below.reach(targets, done, prefix_progress(below, progress)) for name, below in self.views.items()
         }
 
-    def pin(self, name: str, known: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
-        """Return the pin of a source in the next epoch; known: its pin in the last epoch, if that is continued."""
-        before = None if known is None else known.after
+    def pin(self, name: str, last: Pin | None, targets: Targets, reached: Mapping[str, UpstreamState]) -> Pin:
+        """Return the pin of a source in the next epoch; last: its pin in the last epoch, if that is continued."""
+        before = None if last is None else last.after
         if name not in self.views:
             table = self.tables[name]
-            if known is not None and not is_pinned(known, table):
+            if last is not None and not is_pinned(last, table):
                 raise refuse_recreated(self.view, name, table)
             target = targets[self.places[name]]
-            known_commit = known.commit if known is not None and known.after == target else ""
-            return Pin(before, target, table.identity(target), commit=known_commit or table.commit_id(target))
+            pinned_commit = last.commit if last is not None and last.after == target else ""
+            return Pin(before, target, table.identity(target), commit=pinned_commit or table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = (entry.after or {}).get(final)
         place = f"g{entry.intent.generation}/{final}"
@@ -206,14 +208,14 @@ class Inputs:
         exported = self.views[name].inputs.exported
         bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
         pin = Pin(before, version, table.identity(), place=place, bases=bases)
-        if known is None or known.identity == pin.identity:
+        if last is None or last.identity == pin.identity:
             return pin
-        if known.place in (None, place):
+        if last.place in (None, place):
             raise refuse_recreated(self.view, name, table)
-        old = self._table(name, known)
-        if old.version() is None or old.identity() != known.identity:
+        old = self._table(name, last)
+        if old.version() is None or old.identity() != last.identity:
             raise refuse_recreated(self.view, name, old)
-        return Pin(before, version, pin.identity, place=place, left=known.place, bases=bases)
+        return Pin(before, version, pin.identity, place=place, left=last.place, bases=bases)
 
     def check(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError if a table is not the one whose version was pinned."""
@@ -236,9 +238,9 @@ class Inputs:
             there = self._types_of(table, pin.after)
             for column, wanted in read.items():
                 if there.get(column) != wanted and not is_wider(there.get(column, ""), wanted):
-                    found = f"{column} as {there[column]}" if column in there else f"no column {column}"
+                    actual = f"{column} as {there[column]}" if column in there else f"no column {column}"
                     raise SourceError(
-                        f"source {name}: {found} at version {pin.after}, where the query of view {self.view} reads "
+                        f"source {name}: {actual} at version {pin.after}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
             before = self._types_before(table, pin)
@@ -256,8 +258,9 @@ class Inputs:
         return self._types_if_readable(table.origin, pin.before)
 
     def _types_if_readable(self, table: VersionedTable, version: int) -> dict[str, str]:
-        """Return the types of a version; empty if it cannot be read any more: whatever reads its rows gets the error,
-        and what is recomputed needs no version before.
+        """Return the types of a version; empty if it cannot be read any more.
+
+        Whatever reads its rows raises the error, and a recompute needs no version before.
         """
         try:
             return self._types_of(table, version)
@@ -275,12 +278,14 @@ class Inputs:
         """Return the base sources that an epoch has at later versions than requested."""
         consumed = base_versions(pins)
         return [
-            source_path for source_path, place in self.places.items() if consumed.get(source_path, 0) > targets[place]
+            source_path
+            for source_path, location in self.places.items()
+            if consumed.get(source_path, 0) > targets[location]
         ]
 
     def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
         """Return the newest epoch of the last one's generation that ended at exactly these versions."""
-        wanted = {source_path: targets[place] for source_path, place in self.places.items()}
+        wanted = {source_path: targets[location] for source_path, location in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and entry.complete
             if same and wanted.items() <= base_versions(entry.intent.sources).items():
@@ -298,19 +303,19 @@ class Inputs:
     def _place(self, name: str) -> str:
         """Return the location of a base source by its name or its path through the views."""
         places = self.places
-        if (known := self.find_place(name)) is not None:
-            return known
+        if (location := self.find_place(name)) is not None:
+            return location
         if name in self.views:
             raise SourceError(
                 f"view {self.view}: source {name} is a view. Give the versions of what it reads "
                 f"({', '.join(self.views[name].inputs.bases)})."
             )
-        found = {source_path: place for source_path, place in places.items() if source_path.endswith(f"/{name}")}
-        if not found:
+        matches = {source_path: place for source_path, place in places.items() if source_path.endswith(f"/{name}")}
+        if not matches:
             raise SourceError(f"view {self.view}: it reads no source {name!r}. Choose one of: {', '.join(places)}.")
-        if len(set(found.values())) > 1:
-            raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(found)}.")
-        return next(iter(found.values()))
+        if len(set(matches.values())) > 1:
+            raise SourceError(f"view {self.view}: it reads several sources {name}. Say which, {' or '.join(matches)}.")
+        return next(iter(matches.values()))
 
     def find_place(self, source_path: str) -> str | None:
         """Return the location of a base source by its name or any path to it; None if there is none."""

@@ -107,12 +107,12 @@ class ClusteringStage:
         rounds = tuple(Round("steps", rows) for rows in iterated.steps)
         return Clustered(references=None, start=None, answer=iterated.rows, rounds=rounds, touched=0)
 
-    def _write(self, stored: ClusterTable, found: Clustered) -> bool:
+    def _write(self, stored: ClusterTable, clustered: Clustered) -> bool:
         """Replace the table in one commit; returns whether by a direct one."""
         table, mark = self.epoch.tables[stored.loop.name], self.epoch.mark(stored.loop.name)
-        rows = stored.answer_rows(found.answer)
-        if found.references is not None and found.start is not None:
-            rows = found.references.unionByName(stored.start_rows(found.start)).unionByName(rows)
+        rows = stored.answer_rows(clustered.answer)
+        if clustered.references is not None and clustered.start is not None:
+            rows = clustered.references.unionByName(stored.start_rows(clustered.start)).unionByName(rows)
         rows = plan_at_once(rows.select(*map(quoted, stored.columns)).coalesce(1))
         if table.version() is None:
             return table.append(rows, mark, BUCKET, name_mapping=needs_mapping(stored.columns))

@@ -62,21 +62,21 @@ class IterationStage:
         return iteration.run(stored)
 
     def _publish(
-        self, answer: IteratedAnswer, found: Iterated, stored: DataFrame | None
+        self, answer: IteratedAnswer, iterated: Iterated, stored: DataFrame | None
     ) -> tuple[LoopResult, DataFrame | None]:
         """Write the difference between the answer and the stored one; return it, None if there is none."""
         epoch, loop = self.epoch, answer.loop
         table, before, tuning = epoch.tables[loop.name], epoch.before(loop.name), epoch.tuning
         bag = Bag(epoch.spark, table, answer.row, epoch.intent.buckets, None, tuning)
-        change = found.rows
+        change = iterated.rows
         if stored is not None:
             old = stored.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(old)
-        small = bool(found.steps) and max(found.steps) <= tuning.local_rows
+        small = bool(iterated.steps) and max(iterated.steps) <= tuning.local_rows
         rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small=small)
-        moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in found.steps)
+        moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in iterated.steps)
         if before is not None and not moved.rows:
-            return LoopResult(path=None, rounds=rounds, touched=0, residuals=found.residuals), None
+            return LoopResult(path=None, rounds=rounds, touched=0, residuals=iterated.residuals), None
         direct = bag.publish(rows, moved, before, epoch.mark(loop.name), name_mapping=needs_mapping(answer.row))
         path = "first load" if before is None else "changed" if direct else f"changed{BY_WRITER}"
-        return LoopResult(path=path, rounds=rounds, touched=moved.rows, residuals=found.residuals), rows.drop(BUCKET)
+        return LoopResult(path=path, rounds=rounds, touched=moved.rows, residuals=iterated.residuals), rows.drop(BUCKET)

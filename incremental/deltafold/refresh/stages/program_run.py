@@ -128,7 +128,7 @@ class Run:
         assert after is not None
         by_files = self._paths.get(state.name, "").startswith(MERGE)
         self._leaves.states[state.name] = StateVersions(
-            table=table, layout=layout, before=before, after=after, touched=touched, found=groups, by_files=by_files
+            table=table, layout=layout, before=before, after=after, touched=touched, groups=groups, by_files=by_files
         )
 
     def _homomorphic(self, state: State, layout: Layout) -> Homomorphic | None:
@@ -162,37 +162,37 @@ class Run:
     ) -> TouchedGroups | None:
         """Write one state; return the touched groups, None if the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
-        homomorphic, found = changed.rows, changed.found
+        homomorphic, groups = changed.rows, changed.found
         if layout.in_place is not None:
-            self._partitions = found.partitions
-        self._groups, self._rows = self._groups + found.groups, self._rows + found.rows
+            self._partitions = groups.partitions
+        self._groups, self._rows = self._groups + groups.groups, self._rows + groups.rows
         if before is None:
             merge.first(table, homomorphic, mark, name_mapping=needs_mapping(layout.columns))
             self._paths[state.name] = REUSED if state.name in self._epoch.reused else "first load"
-            return found
-        if not found.groups or (not found.rows and not state.keys):
+            return groups
+        if not groups.groups or (not groups.rows and not state.keys):
             return None
         prepared = homomorphic.withColumn(REPLACE, F.lit(False))
-        if found.reached:
+        if groups.reached:
             recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
-            touched = in_buckets(found.buckets)
+            touched = in_buckets(groups.buckets)
             prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
-        self._paths[state.name] = self._combine(merge, table, before, prepared, found, mark)
-        return found
+        self._paths[state.name] = self._combine(merge, table, before, prepared, groups, mark)
+        return groups
 
     def _combine(
-        self, merge: Merge, table: Table, before: int, prepared: DataFrame, found: TouchedGroups, mark: Mark
+        self, merge: Merge, table: Table, before: int, prepared: DataFrame, groups: TouchedGroups, mark: Mark
     ) -> str:
         """Merge a change into a state by the shortest path; returns which."""
         (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
-        few = found.groups <= tuning.local_rows
+        few = groups.groups <= tuning.local_rows
         if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
             direct = merge.rewrite(table, before, prepared, mark, few=few)
             return "rewrite" if direct else f"rewrite{BY_WRITER}"
-        fits = few and size * len(found.buckets) / buckets <= tuning.rewrite_touched_bytes
-        if fits and merge.rewrite_buckets(table, before, prepared, found.buckets, mark):
+        fits = few and size * len(groups.buckets) / buckets <= tuning.rewrite_touched_bytes
+        if fits and merge.rewrite_buckets(table, before, prepared, groups.buckets, mark):
             return "rewrite"
-        return MERGE if merge.merge(table, prepared, found.buckets, mark, few=few) else f"{MERGE}{BY_WRITER}"
+        return MERGE if merge.merge(table, prepared, groups.buckets, mark, few=few) else f"{MERGE}{BY_WRITER}"
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""
@@ -280,13 +280,14 @@ def check_values(monoid: DeclaredMonoid, rows: DataFrame, value: str, most: int)
     """Raise QueryError if a law does not hold for sampled values of an expression over rows."""
     values = rows.agg(F.expr(sample_sql(value, most)).alias("s"))
     values = values.selectExpr(f"{extended_sql(monoid, 's')} AS s")
-    for each in "uvw":
-        values = values.selectExpr("*", f"explode(s) AS {each}")
-    found = values.agg(F.expr(counterexample_sql(monoid)).alias("found")).collect()[0]["found"]
-    if found is None:
+    for variable in "uvw":
+        values = values.selectExpr("*", f"explode(s) AS {variable}")
+    example = values.agg(F.expr(counterexample_sql(monoid)).alias("example")).collect()[0]["example"]
+    if example is None:
         return
-    law = laws_of(monoid)[int(found["law"])]
-    shown = {name: "NULL" if found[name] is None else repr(found[name]) for name in ("u", "v", "w", "left", "right")}
+    law = laws_of(monoid)[int(example["law"])]
+    names = ("u", "v", "w", "left", "right")
+    shown = {name: "NULL" if example[name] is None else repr(example[name]) for name in names}
     raise QueryError(
         f"monoid {monoid.name}: {law.fault}: {law.example.format(**shown)}. {law.instead}.",
         f"monoid {monoid.name}: {law.fault}. {law.instead}.",

@@ -106,18 +106,18 @@ class LoopStage:
     def _from_nothing(self, step: Step, write: CandidateWrite, path: str) -> LoopResult:
         rows, rounds = FromNothing(step, self.epoch.tuning, self.checkpoints.cached).run()
         write.load(rows)
-        return LoopResult(path=path, rounds=rounds, touched=sum(each.rows for each in rounds))
+        return LoopResult(path=path, rounds=rounds, touched=sum(one_round.rows for one_round in rounds))
 
     def _write_changes(
-        self, rounds: Rounds, found: Maintained, write: CandidateWrite
+        self, rounds: Rounds, maintained: Maintained, write: CandidateWrite
     ) -> tuple[LoopResult, DataFrame | None]:
         """Write what changed, if anything did."""
-        touched = found.touched
+        touched = maintained.touched
         if touched is None or not touched.changed:
-            return LoopResult(path=None, rounds=found.rounds, touched=0 if touched is None else touched.size), None
+            return LoopResult(path=None, rounds=maintained.rounds, touched=0 if touched is None else touched.size), None
         self.checkpoints.cached.callback(touched.free)
         path = self._merge(rounds, touched, write)
-        result = LoopResult(path=path, rounds=found.rounds, touched=touched.size, same_answer=touched.same_answer)
+        result = LoopResult(path=path, rounds=maintained.rounds, touched=touched.size, same_answer=touched.same_answer)
         return result, None if touched.same_answer else rounds.touched.answer_change(touched)
 
     def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite) -> str:
