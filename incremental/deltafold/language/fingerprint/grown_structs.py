@@ -25,7 +25,7 @@ def find_grown(
     recorded: Mapping[str, Mapping[str, str]], schema: Callable[[str], StructType | None]
 ) -> dict[str, dict[str, DataType]] | None:
     """Return the columns that got fields since their types were recorded; None if any changed in another way."""
-    found: dict[str, dict[str, DataType]] = {}
+    grown: dict[str, dict[str, DataType]] = {}
     for source, columns in recorded.items():
         now = schema(source)
         for name, text in columns.items():
@@ -38,8 +38,8 @@ def find_grown(
                     return None
                 if not has_grown(then, there):
                     return None
-                found.setdefault(source, {})[name] = then
-    return found
+                grown.setdefault(source, {})[name] = then
+    return grown
 
 
 def has_grown(then: DataType, now: DataType) -> bool:
@@ -48,8 +48,8 @@ def has_grown(then: DataType, now: DataType) -> bool:
         case ArrayType(elementType=old), ArrayType(elementType=new):
             return has_grown(old, new)
         case StructType(), StructType():
-            known = {field.name: field.dataType for field in now}
-            return all(field.name in known and has_grown(field.dataType, known[field.name]) for field in then)
+            types = {field.name: field.dataType for field in now}
+            return all(field.name in types and has_grown(field.dataType, types[field.name]) for field in then)
         case _:
             return then.simpleString() == now.simpleString()
 
@@ -85,8 +85,10 @@ class FieldReads:
             return False
         expressions = catalyst.sequence(node.expressions())
         if kind == "Project":
-            expressions = [each for each in expressions if catalyst.kind(each) != "AttributeReference"]
-        return all(self._remaining(each) is None for each in expressions)
+            expressions = [
+                expression for expression in expressions if catalyst.kind(expression) != "AttributeReference"
+            ]
+        return all(self._remaining(expression) is None for expression in expressions)
 
     def _remaining(self, expression: J) -> DataType | bool | None:
         """Return what the type of an expression was, None if it is the same; True if it reads more than it had."""
@@ -98,7 +100,7 @@ class FieldReads:
         if kind in ("GetStructField", "GetArrayStructFields") and isinstance(below[0], DataType):
             name = str(expression.extractFieldName() if kind == "GetStructField" else expression.field().name())
             return _field(below[0], name, str(expression.dataType().catalogString()))
-        return None if all(each is None for each in below) else True
+        return None if all(type_ is None for type_ in below) else True
 
 
 def _field(then: DataType, name: str, now: str) -> DataType | bool | None:
@@ -106,8 +108,8 @@ def _field(then: DataType, name: str, now: str) -> DataType | bool | None:
     struct = then.elementType if isinstance(then, ArrayType) else then
     if not isinstance(struct, StructType) or name not in struct.names:
         return True
-    found = ArrayType(struct[name].dataType) if isinstance(then, ArrayType) else struct[name].dataType
-    return None if found.simpleString() == now else found
+    type_ = ArrayType(struct[name].dataType) if isinstance(then, ArrayType) else struct[name].dataType
+    return None if type_.simpleString() == now else type_
 
 
 def _nodes(plan: J) -> Iterator[J]:

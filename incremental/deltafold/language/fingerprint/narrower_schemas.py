@@ -18,7 +18,7 @@ def find_narrower(recorded: Recorded, schema: Callable[[str], StructType | None]
 
     recorded: the types that columns had; schema: that of a source now. Empty if no type changed.
     """
-    found: dict[str, StructType] = {}
+    schemas: dict[str, StructType] = {}
     for source, columns in recorded.items():
         now = schema(source)
         if now is None or not all(name in now.names for name in columns):
@@ -28,8 +28,8 @@ def find_narrower(recorded: Recorded, schema: Callable[[str], StructType | None]
         if not all(is_wider(then, there[name]) for name, then in wider.items()):
             return None
         if wider:
-            found[source] = StructType([_as_before(field, wider.get(field.name)) for field in now])
-    return found
+            schemas[source] = StructType([_as_before(field, wider.get(field.name)) for field in now])
+    return schemas
 
 
 def _as_before(field: StructField, then: str | None) -> StructField:

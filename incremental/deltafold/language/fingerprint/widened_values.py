@@ -52,7 +52,7 @@ class WidenedValues:
 
     def __init__(self, spark: SparkSession, old: Mapping[str, J], new: Mapping[str, J]) -> None:
         self._spark, self._attributes = spark, (old, new)
-        self._names = tuple({int(a.exprId().id()): name for name, a in each.items()} for each in (old, new))
+        self._names = tuple({int(a.exprId().id()): name for name, a in attributes.items()} for attributes in (old, new))
 
     def find_difference(self, old: Scalar, new: Scalar, names: Mapping[str, str]) -> str | None:
         """Return the text of an expression whose value may be another one; None if the values are the same.
@@ -62,8 +62,8 @@ class WidenedValues:
         one, other = self._expression(old, 0), self._expression(new, 1)
         if one is None or other is None:  # a column that the compiler made
             return new.text
-        found = self._find(one, other, names)
-        return None if found is None else self._text(found)
+        part = self._find(one, other, names)
+        return None if part is None else self._text(part)
 
     def find_operator_difference(self, old: GroupwiseOp, new: GroupwiseOp, names: Mapping[str, str]) -> str | None:
         """Return the same of the expressions of two operators."""
@@ -72,12 +72,12 @@ class WidenedValues:
         for one, other in cast(Iterable[tuple[J, J]], zip(old.handle, new.handle, strict=True)):
             if (kind := catalyst.kind(one)) != catalyst.kind(other) or kind not in OPERATORS:
                 return new.text
-            expressions = [catalyst.sequence(each.expressions()) for each in (one, other)]
+            expressions = [catalyst.sequence(operator.expressions()) for operator in (one, other)]
             if len(expressions[0]) != len(expressions[1]):
                 return new.text
             for before, now in zip(*expressions, strict=True):
-                if (found := self._find(before, now, names)) is not None:
-                    return self._text(found)
+                if (part := self._find(before, now, names)) is not None:
+                    return self._text(part)
         return None
 
     def _expression(self, scalar: Scalar, side: int) -> J | None:
@@ -93,23 +93,23 @@ class WidenedValues:
             return self._find(old, new.child(), names)  # a cast back, to a type with all values that it had
         if old.foldable() and new.foldable():
             return None if _are_same_constants(old, new) else new
-        kind, children = catalyst.kind(old), [catalyst.sequence(each.children()) for each in (old, new)]
+        kind, children = catalyst.kind(old), [catalyst.sequence(expression.children()) for expression in (old, new)]
         if kind != catalyst.kind(new) or len(children[0]) != len(children[1]):
             return new
         if kind == "AttributeReference":
-            ids = [int(each.exprId().id()) for each in (old, new)]
-            one, other = (known.get(number, "") for known, number in zip(self._names, ids, strict=True))
+            ids = [int(expression.exprId().id()) for expression in (old, new)]
+            one, other = (columns.get(number, "") for columns, number in zip(self._names, ids, strict=True))
             return None if one and names.get(one) == other else new
         for before, now in zip(*children, strict=True):
-            if (found := self._find(before, now, names)) is not None:
-                return found
+            if (part := self._find(before, now, names)) is not None:
+                return part
         return None if self._is_same_function(kind, old, new) else new
 
     def _is_same_function(self, kind: str, old: J, new: J) -> bool:
         """Return whether two expressions of one class, over the same values, have the same value."""
         if kind in OF_VALUES:
             return all(str(getattr(old, a)()) == str(getattr(new, a)()) for a in OF_VALUES[kind])
-        types = [[_type(child) for child in catalyst.sequence(each.children())] for each in (old, new)]
+        types = [[_type(child) for child in catalyst.sequence(expression.children())] for expression in (old, new)]
         if types[0] == types[1]:
             return bool(old.withNewChildren(new.children()).canonicalized().equals(new.canonicalized()))
         whole = all(type_ in WHOLE_NUMBERS for type_ in (*types[0], *types[1]))
@@ -132,7 +132,7 @@ class WidenedValues:
         digits = [decimal_digits(type_) for type_ in types]
         if len(digits) != 2 or None in digits:
             return False
-        (whole, scale), (other_whole, other_scale) = (each for each in digits if each)
+        (whole, scale), (other_whole, other_scale) = (pair for pair in digits if pair)
         if kind == "Multiply":
             result = (whole + other_whole + 1, scale + other_scale)
         else:
@@ -174,7 +174,7 @@ def _are_same_constants(old: J, new: J) -> bool:
     if types[0] != types[1] and not is_wider(*types) and not is_wider(*reversed(types)):
         return False
     try:
-        values = [each.eval(None) for each in (old, new)]
+        values = [constant.eval(None) for constant in (old, new)]
     except JavaError:
         return False
     one, other = (_number(value, type_) for value, type_ in zip(values, types, strict=True))
