@@ -369,15 +369,15 @@ class Compilation:
             return None
         if then.fingerprint != kept.fingerprint:
             return None
-        found = WidenedQuery(query=self.analysis.translate(kept.names, kept.orders), then=then)
-        old, new = self._compile(then), self._compile(found.query)
+        widened = WidenedQuery(query=self.analysis.translate(kept.names, kept.orders), then=then)
+        old, new = self._compile(then), self._compile(widened.query)
         if isinstance(old, RefusedError) or isinstance(new, RefusedError):
-            return found
+            return widened
         try:
-            values = WidenedValues(self.spark, then.attributes, found.query.attributes)
-            return replace(found, program=old, widening=compare_programs(old, new, values))
+            values = WidenedValues(self.spark, then.attributes, widened.query.attributes)
+            return replace(widened, program=old, widening=compare_programs(old, new, values))
         except DifferentError as error:
-            return replace(found, because=str(error))
+            return replace(widened, because=str(error))
 
     def _keeps_tables(self, widened: WidenedQuery) -> bool:
         """Return whether the tables of the view stay as they are: a view that is recomputed has its answer alone."""
@@ -413,14 +413,14 @@ class Compilation:
         widened = self._widened
         if widened is None or widened.program is None or widened.widening is None:
             return {}
-        found: dict[str, tuple[str, ...]] = {}
+        convertible: dict[str, tuple[str, ...]] = {}
         digests = widened.program.digests(self._circumstances)
         for state in widened.program.states:
             to = widened.widening.states[state.name]
             keys = map(quoted, Layout.of(widened.program, state, 1).keys)
             casts = (cast.format(key) for cast, key in zip(to.keys, keys, strict=True))
-            found[state.name] = (digests[state.name], *casts, *to.parts)
-        return found
+            convertible[state.name] = (digests[state.name], *casts, *to.parts)
+        return convertible
 
     @property
     def _recomputed(self) -> FullRecompute:

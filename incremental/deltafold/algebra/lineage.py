@@ -135,4 +135,4 @@ def _key_columns(join: Join) -> list[str]:
 
 
 def _by_name(columns: Sequence[Column], origins: Iterable[Origins]) -> dict[str, Origins]:
-    return {column.name: each for column, each in zip(columns, origins, strict=True)}
+    return {column.name: origin for column, origin in zip(columns, origins, strict=True)}

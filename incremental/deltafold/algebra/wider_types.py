@@ -27,5 +27,5 @@ def is_wider(then: str, now: str) -> bool:
 
 def decimal_digits(type_: str) -> tuple[int, int] | None:
     """Return the digits of a decimal type before and after its point; None for another type."""
-    found = DECIMAL.fullmatch(type_)
-    return None if found is None else (int(found[1]) - int(found[2]), int(found[2]))
+    match = DECIMAL.fullmatch(type_)
+    return None if match is None else (int(match[1]) - int(match[2]), int(match[2]))

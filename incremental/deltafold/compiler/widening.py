@@ -171,8 +171,8 @@ class _Comparison:
     def _slot(self, old: Slot, new: Slot) -> Iterator[str]:
         """Yield the stored columns of an aggregate as SQL over those that it had."""
         one, other = old.call, new.call
-        facts, known = ((c.function, c.distinct, c.mode, c.declared, len(c.arguments)) for c in (one, other))
-        if facts != known:
+        facts, others = ((c.function, c.distinct, c.mode, c.declared, len(c.arguments)) for c in (one, other))
+        if facts != others:
             raise DifferentError(OTHER_OPERATORS)
         self._columns(one.arguments, other.arguments)
         self._columns(one.buffers, other.buffers)

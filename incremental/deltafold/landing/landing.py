@@ -228,9 +228,9 @@ class FileLander:
         selected = dict.fromkeys([*selected, *(p for p in values if values[p] in selected_values)])
         removed = tuple(p for p in selected if p not in present)
         removed_values = {values[p] for p in removed}
-        again = {p for p in selected if values[p] in removed_values}
+        reread = {p for p in selected if values[p] in removed_values}
         if replay or self.files.malformed == "fail":
-            again |= set(quarantined)
+            reread |= set(quarantined)
         reads_all = replaces_all or partitions is not None
         examined = self._examine({p: present[p] for p in selected if p in present}, {} if reads_all else recorded)
         return Changes(
@@ -240,7 +240,7 @@ class FileLander:
             changed=tuple(
                 p
                 for p, entry in examined.items()
-                if replaces_all or p in again or entry.digest != recorded.get(p, PENDING).digest
+                if replaces_all or p in reread or entry.digest != recorded.get(p, PENDING).digest
             ),
             removed=removed,
             manifest_lost=manifest is None,

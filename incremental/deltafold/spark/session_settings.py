@@ -2,7 +2,7 @@
 
 | Spark | settings |
 | --- | --- |
-| `local`, `local[…]` | DELTA_SETTINGS, EVERYWHERE, and `laptop_settings`: for few cores, with files below the cache |
+| `local`, `local[…]` | DELTA_SETTINGS, EVERYWHERE, and `_laptop_settings`: for few cores, with files below the cache |
 | any other master | DELTA_SETTINGS, EVERYWHERE; Spark and the user choose address, memory, folders, parallelism |
 | started by spark-submit | DELTA_SETTINGS, EVERYWHERE, if they are not set |
 | running | none |

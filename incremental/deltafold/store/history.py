@@ -93,12 +93,12 @@ class History:
         return own[-1] if own and isinstance(own[-1], Finished) else None
 
 
-def read_history(journal: Journal, known: History = History()) -> History:
+def read_history(journal: Journal, earlier: History = History()) -> History:
     """Read the history of a view: one file, unless its newest epoch is not complete.
 
-    known: an earlier history of it; of its epochs only the newest can have changed.
+    earlier: one that was read before; of its epochs only the newest can have changed.
     """
-    unchanged = {number_of(event): event for event in known.events[:-1]}
+    unchanged = {number_of(event): event for event in earlier.events[:-1]}
     numbers = journal.numbers()
     events = list[Event]()
     for number in reversed(numbers):
