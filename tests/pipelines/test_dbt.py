@@ -136,10 +136,10 @@ def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path
                 write("customers", "select * from values (0, 'it'), (1, 'fr'), (8, 'de') t(id, country)")
             opened = OpenProject(load_project(manifest, str(tmp_path / "lake")), spark)
             opened.open()
-            outcomes = run_project(opened, Selection(), lambda step: None)
-            assert [(each.dataset, each.state) for each in outcomes] == [
+            report = run_project(opened, Selection(), None)
+            assert [(each.name, each.outcome) for each in report.datasets] == [
                 (f"`{schema}`.`{name}`", "refreshed") for name in ("by_customer", "by_country")
-            ], [each.sentence for each in outcomes]
+            ], [each.sentence for each in report.datasets]
             batch = oracle
             for name in ("orders", "customers"):
                 batch = batch.replace(f"raw.{name}", f"delta.`{raw / name}`")

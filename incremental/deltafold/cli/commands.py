@@ -260,9 +260,9 @@ def _run_project(
 
     with opening as (opened, say):
         opened.open()
-        outcomes = run_project(opened, selection, say)
-    _print([outcome.facts() for outcome in outcomes], project.render_outcomes(outcomes), as_json=as_json)
-    if code := project.exit_code(outcomes):
+        report = run_project(opened, selection, rendering.show_datasets(say))
+    _print(json.loads(report.to_json()), project.render_pipeline(report), as_json=as_json)
+    if code := project.exit_code(report):
         raise typer.Exit(code)
 
 

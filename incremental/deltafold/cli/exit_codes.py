@@ -72,4 +72,13 @@ def _complain(error: Exception) -> int:
 
 def code_of(error: Exception) -> int:
     """Return the exit code of an error."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+    return _code_of_type(type(error))
+
+
+def code_of_name(name: str) -> int:
+    """Return the exit code of an error of this class."""
+    return _code_of_type(getattr(errors, name, Exception))
+
+
+def _code_of_type(error: type[Exception]) -> int:
+    return next((code for kind, code in _CODES if issubclass(error, kind)), UNEXPECTED)

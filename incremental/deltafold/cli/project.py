@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltafold.algebra.results.upkeep import format_count
-from deltafold.cli.exit_codes import DATA, code_of
+from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
 from deltafold.pipelines.declaration.parsing import DeclarationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from deltafold.pipelines.project_run import OpenProject, Outcome
+    from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
+    from deltafold.pipelines.project_run import OpenProject
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 
@@ -76,34 +77,26 @@ def names_in(lists: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for names in lists or () for name in names.split(",") if name.strip())
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> int:
+def exit_code(report: PipelineReport) -> int:
     """Return 0 if every dataset was refreshed, else the code of the first error."""
-    if all(outcome.state == "refreshed" for outcome in outcomes):
-        return 0
-    return next((code_of(outcome.error) for outcome in outcomes if outcome.error is not None), DATA)
+    return next((code_of_name(each.error_type) for each in report.datasets if each.error_type), 0)
 
 
-def render_outcomes(outcomes: Sequence[Outcome]) -> str:
+def render_pipeline(report: PipelineReport) -> str:
     """Render a line for each dataset, and a summary with the slowest."""
-    lines = [_line(outcome) for outcome in outcomes]
-    counts = (
-        f"{sum(outcome.state == state for outcome in outcomes)} {state}"
-        for state in ("refreshed", "failed", "skipped")
-        if any(outcome.state == state for outcome in outcomes)
-    )
-    summary = f"{format_count(len(outcomes), 'dataset')}: {', '.join(counts)}"
-    if outcomes:
-        slowest = max(outcomes, key=lambda outcome: outcome.seconds)
-        total = sum(outcome.seconds for outcome in outcomes)
-        summary += f"; {total:.1f} s, the slowest {slowest.dataset} {slowest.seconds:.1f} s"
+    lines = [_line(dataset) for dataset in report.datasets]
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    summary = f"{format_count(len(report.datasets), 'dataset')}: {counts}; {report.jobs:,} jobs, {report.seconds:.1f} s"
+    if report.versions:
+        summary += f"; all at one version of {format_count(len(report.versions), 'source')}"
+    if len(report.datasets) > 1:
+        slowest = max(report.datasets, key=lambda dataset: dataset.seconds)
+        summary += f"; the slowest: {slowest.name} {slowest.seconds:.1f} s"
     return "\n".join([*lines, summary])
 
 
-def _line(outcome: Outcome) -> str:
-    """Render one dataset; sentences of views begin with their name."""
-    named = outcome.sentence.lower().startswith((f"{outcome.dataset.lower()}:", f"view {outcome.dataset.lower()}:"))
-    failed = "FAILED " if outcome.state == "failed" else ""
-    return f"{failed}{outcome.sentence if named else f'{outcome.dataset}: {outcome.sentence}'}"
+def _line(dataset: DatasetResult) -> str:
+    return f"FAILED {dataset.sentence}" if dataset.error_type else dataset.sentence
 
 
 def render_graph(opened: OpenProject, unknown: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deltafold.spark.doctor import Finding
 
 Say = Callable[[str], None]
+DATASETS_SHOWN = 12
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
@@ -234,6 +235,21 @@ def show_progress(first: str) -> Generator[Say]:
     # A Text, not a str: Rich would read [brackets] in a str as markup.
     with Console(stderr=True).status(Text(first)) as status:
         yield lambda text: status.update(Text(text))
+
+
+def show_datasets(say: Say) -> Say:
+    """Return a function that shows the latest step of each dataset, `name: step`; on a terminal the last few lines."""
+    if not sys.stderr.isatty():
+        return say
+    steps = dict[str, str]()
+
+    def show(step: str) -> None:
+        name = step.partition(": ")[0]
+        steps.pop(name, None)
+        steps[name] = step
+        say("\n".join([*steps.values()][-DATASETS_SHOWN:]))
+
+    return show
 
 
 def _plain(text: str) -> None:

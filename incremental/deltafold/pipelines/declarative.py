@@ -16,7 +16,6 @@ import importlib.util
 import os
 import re
 import traceback
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, MissingPackageError, QueryError
+from deltafold.algebra.errors import DeltafoldError, MissingPackageError, QueryError
 from deltafold.algebra.sqltext import quoted, table_name_of
 from deltafold.language.mentions import name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -259,7 +258,8 @@ class _Loader:
             cluster_by=tuple(output.cluster_by or ()),
             schema=schema.toDDL() if isinstance(schema, StructType) else schema,
         )
-        self._add_table(output.name, origin, options, streaming=kind == "StreamingTable")
+        streaming = kind == "StreamingTable"
+        self.declared.add_table(_Table(name=output.name, origin=origin, options=options, streaming=streaming))
 
     def add_flow(self, flow: Any) -> None:
         """Add a flow of Python."""
@@ -305,7 +305,8 @@ class _Loader:
             case "CreateMaterializedViewAsSelect" | "CreateStreamingTableAsSelect" | "CreateStreamingTable":
                 name = _sql_name(catalyst.sequence(plan.name().nameParts()))
                 options = self._sql_options(name, plan, origin)
-                self._add_table(name, origin, options, streaming=kind != "CreateMaterializedViewAsSelect")
+                streaming = kind != "CreateMaterializedViewAsSelect"
+                self.declared.add_table(_Table(name=name, origin=origin, options=options, streaming=streaming))
                 if kind != "CreateStreamingTable":
                     self._add_sql_flow(name, name, str(plan.originalText()), origin)
             case "CreateViewCommand" if str(plan.viewType().toString()) == "LocalTempView":
@@ -368,16 +369,6 @@ class _Loader:
             schema=", ".join(columns),
         )
 
-    def _add_table(self, name: str, origin: Origin, options: TableOptions, *, streaming: bool) -> None:
-        if not streaming and (options.partition_by or options.cluster_by):
-            warnings.warn(
-                f"{origin}: {name}: its partitioning and clustering are not applied: Deltafold lays out the tables of "
-                "maintained views itself.",
-                DeltafoldWarning,
-                stacklevel=2,
-            )
-        self.declared.add_table(_Table(name=name, origin=origin, options=options, streaming=streaming))
-
     def _check_format(self, name: str, origin: Origin, format_: object) -> None:
         if str(format_ or DELTA).lower() != DELTA:
             self.declared.refuse(origin, f"{name}: format {format_} is not supported. Use delta, or leave it out.")
@@ -428,8 +419,8 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
     """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-180).
 
     Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
-    rows are those of this query over all events. Events without a key or a sequence, at which Spark stops, are left
-    out. Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
+    rows are those of this query over all events. An event without a key or a sequence is an error, as in Spark (D-190).
+    Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
     """
     keys = [_column_name(key) for key in flow.keys]
     sequence = _expression(flow.sequence_by)
@@ -438,14 +429,13 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
     excluded = {_column_name(c).lower() for c in flow.except_column_list or ()}
 
     def query(reader: Reader) -> DataFrame:
-        events = reader.table(flow.source)
-        has_key = [F.col(quoted(key)).isNotNull() for key in keys]
+        events = reader.events(flow.source)
         every = [F.col(quoted(name)) for name in events.columns]
-        rows = events.where(sequence.isNotNull())
-        for condition in has_key:
-            rows = rows.where(condition)
-        latest = rows.groupBy(*(F.col(quoted(key)).alias(f"__key_{number}") for number, key in enumerate(keys))).agg(
-            F.max_by(F.struct(*every), sequence).alias("__event")
+        checked = F.when(sequence.isNull(), _stop(flow, "sequence"))
+        for key in keys:
+            checked = checked.when(F.col(quoted(key)).isNull(), _stop(flow, f"key {key}"))
+        latest = events.groupBy(*(F.col(quoted(key)).alias(f"__key_{number}") for number, key in enumerate(keys))).agg(
+            F.max_by(F.struct(*every), checked.otherwise(sequence)).alias("__event")
         )
         latest = latest.select("__event.*")
         if deletes is not None:
@@ -458,6 +448,13 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
         return latest.select(*(F.col(quoted(name)) for name in chosen))
 
     return query
+
+
+def _stop(flow: AutoCdcFlow, missing: str) -> Column:
+    """Return a column that stops a query over events."""
+    return F.raise_error(
+        F.lit(f"AUTO CDC into {flow.target}: an event of {flow.source} has a NULL {missing}. Correct or delete it.")
+    )
 
 
 def _expression(column: Column) -> Column:

@@ -7,8 +7,8 @@ evaluated in place, so what remains are relations: kept datasets, streaming tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
@@ -29,10 +29,11 @@ from deltafold.spark.java_errors import sentence_of_analysis
 
 Parts = tuple[str, ...]
 MOST_PARTS = 3
+UNVERSIONED = {"LogicalRelation", "DataSourceV2Relation"}
 READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
 _PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
 _PART = r"(?:\w+|`(?:[^`]|``)*`)"
-_STREAM = re.compile(rf"STREAM\s*\(?\s*({_PART}(?:\s*\.\s*{_PART})*)", re.IGNORECASE)
+_STREAM = re.compile(rf"STREAM\s*(\()?\s*{_PART}(?:\s*\.\s*{_PART})*(?(1)\s*\))", re.IGNORECASE)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
@@ -62,10 +63,10 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaves:
-    """Return the frames of relations, as rows and as streams."""
+    """Return the frames of relations, as rows, and as streams that are read with Spark's options."""
 
     table: Callable[[Relation], DataFrame]
-    stream: Callable[[Relation], DataFrame]
+    stream: Callable[[Relation, Mapping[str, Any]], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,16 @@ class GraphReader:
 
     def table(self, name: str) -> DataFrame:
         """Return the rows of a dataset or table."""
-        return self._read(self.graph.parse(name), streaming=False)
+        return self._read(self.graph.parse(name))
 
-    def stream(self, name: str) -> DataFrame:
+    def stream(self, name: str, options: Mapping[str, Any]) -> DataFrame:
         """Return the rows of a streaming table, or of a table of the catalog, as a stream."""
-        return self._read(self.graph.parse(name), streaming=True)
+        return self._read(self.graph.parse(name), options)
+
+    def events(self, name: str) -> DataFrame:
+        """Return all rows of a stream, or of a dataset or table; what it reads as streams is read as tables."""
+        leaves = Leaves(table=self.leaves.table, stream=lambda relation, options: self.leaves.table(relation))
+        return replace(self, leaves=leaves).table(name)
 
     def sql(self, text: str) -> DataFrame:
         """Return the frame of a SQL text over datasets and tables."""
@@ -93,30 +99,37 @@ class GraphReader:
         for relation in find_relations(plan, case_sensitive=str(spark.conf.get(CASE)) == "true"):
             if relation is None:
                 raise QueryError("query: it reads a table whose name is computed. Write the name.")
+            if not bool(relation.options().isEmpty()):
+                raise QueryError(
+                    f"query: it reads {'.'.join(name_parts(relation))} WITH options. Read it in Python, by "
+                    "spark.readStream.option."
+                )
             relations.append(relation)
-        views: dict[tuple[Parts, bool], str] = {}
+        texts = dict[tuple[Parts, bool], str]()
         taken = common_names(plan)
         edits: list[tuple[int, int, str]] = []
         for relation in relations:
             parts, streaming = name_parts(relation), bool(relation.isStreaming())
             what = self.graph.complete(parts), streaming
-            if what not in views:
-                views[what] = name_view(parts, taken)
-                taken.add(views[what].lower())
-                rows = self._read(parts, streaming=streaming)
-                catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(views[what])
-            edits.append((*find_name(text, relation, streaming=streaming), quoted(views[what])))
-        for start, end, view in sorted(edits, reverse=True):
-            text = text[:start] + view + text[end:]
+            if what not in texts:
+                view = name_view(parts, taken)
+                taken.add(view.lower())
+                rows = self._read(parts, {} if streaming else None)
+                catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(view)
+                texts[what] = f"STREAM {quoted(view)}" if streaming and rows.isStreaming else quoted(view)
+            edits.append((*find_name(text, relation, streaming=streaming), texts[what]))
+        for start, end, replacement in sorted(edits, reverse=True):
+            text = text[:start] + replacement + text[end:]
         return run_sql(session, text)
 
-    def _read(self, parts: Parts, *, streaming: bool) -> DataFrame:
+    def _read(self, parts: Parts, options: Mapping[str, Any] | None = None) -> DataFrame:
+        """Return the frame of a name; options: of a stream."""
         node = self.graph.find(parts)
         if isinstance(node, Dataset) and not node.kept:
             check_cycle(node, (*self.inlining, node.name))
             return self.graph.evaluate(node.query, self.leaves, (*self.inlining, node.name))
         relation = self.graph.relation(parts, node)
-        return self.leaves.stream(relation) if streaming else self.leaves.table(relation)
+        return self.leaves.table(relation) if options is None else self.leaves.stream(relation, options)
 
 
 @dataclass
@@ -196,9 +209,9 @@ class CycleError(DeltafoldError):
 
 
 def find_name(text: str, relation: J, *, streaming: bool) -> tuple[int, int]:
-    """Return where the name of an unresolved relation begins and ends in its text.
+    """Return where the name of an unresolved relation, or `STREAM name`, begins and ends in its text.
 
-    Spark gives the place of the name; of a stream, that of `STREAM name` with its alias.
+    Spark gives the place of the name; of a stream, with its alias.
     """
     origin = relation.origin()
     start, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
@@ -207,7 +220,7 @@ def find_name(text: str, relation: J, *, streaming: bool) -> tuple[int, int]:
     match = _STREAM.match(text, start)
     if match is None:
         raise QueryError(f"query: `{text[start:end]}` is not a plain STREAM. Write STREAM name, or STREAM(name).")
-    return match.span(1)
+    return match.span()
 
 
 def name_view(parts: Parts, taken: Collection[str]) -> str:
@@ -238,6 +251,19 @@ def check_schema(dataset: Dataset, schema: StructType) -> None:
         raise QueryError(f"query: it declares the columns ({declared}) and returns ({answered}). Correct one of them.")
 
 
+def merge_columns(schema: StructType, other: StructType) -> StructType:
+    """Return a schema with the columns of another one that it lacks."""
+    names = {column.name.lower() for column in schema}
+    return StructType([*schema, *(column for column in other if column.name.lower() not in names)])
+
+
+def reads_unversioned(answer: DataFrame) -> bool:
+    """Return whether a query reads files, or another source of data, besides its relations."""
+    plan = catalyst.analysed_plan(answer)
+    roots = plan, *catalyst.sequence(plan.subqueriesAll())
+    return any(catalyst.kind(leaf) in UNVERSIONED for root in roots for leaf in catalyst.relations_read(root))
+
+
 def stream_of(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return a stream with a schema, of which only the analysis is used."""
     columns = (F.lit(None).cast(column.dataType).alias(column.name) for column in schema)
@@ -253,13 +279,15 @@ class Reads:
     """What the queries of a project read, found by analysing each over relations without data.
 
     order: the nodes, each after those that it reads; reads: the relations of each node, by source; schemas: of each
-    node's answer; refusals: one sentence for each query that cannot be analysed, with file and line.
+    node's answer; unversioned: the datasets that read files or other data without versions; refusals: one sentence for
+    each query that cannot be analysed, with file and line.
     """
 
     graph: Graph
     order: list[Dataset | StreamingTable] = field(default_factory=list[Dataset | StreamingTable])
     reads: dict[Parts, dict[str, Relation]] = field(default_factory=dict[Parts, dict[str, Relation]])
     schemas: dict[Parts, StructType] = field(default_factory=dict[Parts, StructType])
+    unversioned: set[Parts] = field(default_factory=set[Parts])
     refusals: list[str] = field(default_factory=list[str])
     _refused: set[Parts] = field(default_factory=set[Parts])
     _above: list[Parts] = field(default_factory=list[Parts])
@@ -273,9 +301,13 @@ class Reads:
                 reads._visit(key)
         return reads
 
+    def read_nodes(self, key: Parts) -> set[Parts]:
+        """Return the nodes that a node reads itself."""
+        return {relation.parts for relation in self.reads[key].values() if relation.node is not None}
+
     def below(self, key: Parts) -> set[Parts]:
         """Return the nodes that a node reads, at any depth."""
-        direct = {relation.parts for relation in self.reads[key].values() if relation.node is not None}
+        direct = self.read_nodes(key)
         return direct.union(*map(self.below, direct))
 
     def _visit(self, key: Parts) -> None:
@@ -306,7 +338,7 @@ class Reads:
             self.refusals.append(sentence)
 
     def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
-        """Analyse the flows of a streaming table; its schema is that of the first, or the declared one."""
+        """Analyse the flows of a streaming table; its schema has the columns of all, or is the declared one."""
         if not table.flows:
             raise QueryError("flows: none writes to it. Declare one with append_flow or CREATE FLOW, or remove it.")
         for flow in table.flows:
@@ -327,7 +359,7 @@ class Reads:
             read[relation.source] = relation
             return placeholders.make(self.graph.spark, relation.parts, self._schema(relation))[0]
 
-        def stream(relation: Relation) -> DataFrame:
+        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
             if not streaming:
                 raise QueryError(f"query: {READS_STREAM}")
             if isinstance(relation.node, Dataset):
@@ -346,7 +378,9 @@ class Reads:
             )
         if not streaming and answer.isStreaming:
             raise QueryError(f"query: {READS_STREAM}")
-        self.schemas.setdefault(key, answer.schema)
+        if not streaming and reads_unversioned(answer):
+            self.unversioned.add(key)
+        self.schemas[key] = merge_columns(self.schemas.get(key, StructType()), answer.schema)
 
     def _schema(self, relation: Relation) -> StructType:
         """Return the schema of a relation; a node of the project is analysed first."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +35,12 @@ class Reader(Protocol):
         """Return the rows."""
         ...
 
-    def stream(self, name: str) -> DataFrame:
-        """Return the rows as a stream; for a flow alone."""
+    def stream(self, name: str, options: Mapping[str, Any]) -> DataFrame:
+        """Return the rows as a stream that is read with Spark's options; for a flow alone."""
+        ...
+
+    def events(self, name: str) -> DataFrame:
+        """Return all rows of a stream as a table."""
         ...
 
     def sql(self, text: str) -> DataFrame:

@@ -1,45 +1,61 @@
-"""Open the datasets of a project as views of one warehouse, and refresh each after those that it reads.
+"""Open the datasets of a project as views of one warehouse, and refresh them with its streaming tables as one pipeline.
 
-A dataset that fails stops what reads it and nothing else. Everything that cannot be refreshed at all is refused before
-anything runs.
+Everything that cannot be refreshed at all is refused before anything runs.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from functools import cached_property
+from typing import Any, NoReturn, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import CatalogError, DeltafoldError, LostSparkError, QueryError, RefusedError, SourceError
+from deltafold.algebra.errors import (
+    CatalogError,
+    DeltafoldError,
+    DeltafoldWarning,
+    QueryError,
+    RefusedError,
+    SourceError,
+)
 from deltafold.algebra.local_path import plain
+from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.algebra.results.report import Report
 from deltafold.algebra.sqltext import literal, quoted
 from deltafold.api import Delta, View, Warehouse
 from deltafold.compilation import Policy
+from deltafold.lake.remote.remote_path import place_of
 from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
-from deltafold.pipelines.graph import Graph, Leaves, Parts, Reads, Relation
-from deltafold.pipelines.project import Dataset, Project, QueryFunction, StreamingTable
+from deltafold.pipelines.graph import Graph, Leaves, Parts, Reads, Relation, merge_columns
+from deltafold.pipelines.project import Dataset, Project, QueryFunction, StreamingTable, TableOptions
+from deltafold.refresh import pipeline_run
+from deltafold.refresh.pipeline_run import RunState, refresh_datasets
+from deltafold.refresh.sources.upstream import Progress
+from deltafold.resolution import Resolver
 from deltafold.spark import catalyst
 from deltafold.spark.java_errors import sentence_of_analysis
+from deltafold.spark.lost import explain_lost_spark
+from deltafold.spark.threads import choose_threads
 
-Progress = Callable[[str], None]
-Node = TypeVar("Node", Dataset, StreamingTable)
-State = Literal["refreshed", "failed", "skipped"]
 POLICIES: Mapping[str, tuple[Policy, ...]] = {
     "auto": ("auto",),
     "incremental": ("incremental", "auto"),  # the second where the query is refused under the first
     "incremental_strict": ("incremental",),
     "full": ("definition",),
 }
+STRICT = "incremental_strict"
+UNVERSIONED_UNDER_STRICT = (
+    "policy incremental_strict: the query reads data without versions, so it is recomputed at each run. Stream that "
+    "into a table, or choose another policy."
+)
 SESSION_CATALOG = "spark_catalog"
 STORAGE = "deltafold.storage"  # a property of streaming tables: the project's storage
 CHECKPOINT = "deltafold.checkpoint"  # the number of the checkpoints of its flows, which a full refresh raises
@@ -47,26 +63,6 @@ CHECKPOINT = "deltafold.checkpoint"  # the number of the checkpoints of its flow
 
 class ProjectRefusedError(DeclarationError):
     """A project has datasets that cannot be refreshed; its message has one line for each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a run did with one dataset; rows: that flows read; report: of a maintained one; error: of a failed one."""
-
-    dataset: str
-    state: State
-    sentence: str
-    seconds: float = 0.0
-    rows: int | None = None
-    report: Report | None = None
-    error: Exception | None = None
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        facts = {"dataset": self.dataset, "state": self.state, "sentence": self.sentence, "seconds": self.seconds}
-        if self.rows is not None:
-            facts["rows"] = self.rows
-        return facts if self.report is None else {**facts, "report": json.loads(self.report.to_json())}
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ class ProjectQuery:
         return self.graph.evaluate(self.query, Leaves(table=table, stream=_refuse_stream))
 
 
-def _refuse_stream(relation: Relation) -> NoReturn:
+def _refuse_stream(relation: Relation, options: Mapping[str, Any]) -> NoReturn:
     raise QueryError(f"query: it reads {relation.sql} as a stream. Read it as a table.")
 
 
@@ -136,15 +132,15 @@ class OpenProject:
     def open(self, *, create: bool = True) -> tuple[str, ...]:
         """Compile all views. Raises ProjectRefusedError.
 
-        create: create the streaming tables that do not exist; else the datasets that read such a table are only
-        analysed, and their names are returned.
+        create: create the tables that no view keeps and that do not exist; else the datasets that read such a table are
+        only analysed, and their names are returned.
         """
         self.check()
         if create:
             self._create_databases()
         missing = set[Parts]()
         for node in self.reads.order:
-            if isinstance(node, StreamingTable):
+            if self.is_written(node):
                 if create:
                     self._create(node)
                 elif not self._exists(node):
@@ -153,9 +149,11 @@ class OpenProject:
         for node in self.reads.order:
             key = self.graph.key(node)
             below = self.reads.below(key)
+            if isinstance(node, Dataset) and self.is_written(node) and node.policy == STRICT:
+                refusals[key] = f"{node.origin}: {node.name}: {UNVERSIONED_UNDER_STRICT}"
             if below & missing:
                 unknown.append(node.name)
-            elif isinstance(node, Dataset) and not below & refusals.keys():
+            elif isinstance(node, Dataset) and not self.is_written(node) and not below & refusals.keys():
                 try:
                     self._open(key, node)
                 except DeltafoldError as error:
@@ -166,6 +164,9 @@ class OpenProject:
 
     def _open(self, key: Parts, dataset: Dataset) -> None:
         """Declare the sources of a dataset that are new, and create its view, under the first policy that fits."""
+        if ignored := ", ".join(find_ignored(dataset.options)):
+            sentence = f"{ignored} not applied: Deltafold lays out the tables of maintained views itself"
+            warnings.warn(f"{dataset.origin}: {dataset.name}: {sentence}.", DeltafoldWarning, stacklevel=2)
         relations = self.reads.reads[key]
         for relation in relations.values():
             if relation.source not in self._sources:
@@ -199,7 +200,7 @@ class OpenProject:
         return set()
 
     def _declaration(self, relation: Relation) -> Delta | View:
-        if isinstance(relation.node, Dataset):
+        if relation.parts in self.views:
             return self.views[relation.parts]
         if relation.is_path:
             return Delta(relation.written[-1])
@@ -228,13 +229,21 @@ class OpenProject:
             if not self.spark.catalog.databaseExists(database):
                 cast(Any, self.spark).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
-    # streaming tables
+    # tables that no view keeps
 
-    def _exists(self, table: StreamingTable) -> bool:
+    def is_written(self, node: Dataset | StreamingTable) -> bool:
+        """Return whether a table is written as Spark writes it: by streams, or completely at each run (D-192)."""
+        return isinstance(node, StreamingTable) or self.graph.key(node) in self.reads.unversioned
+
+    def checkpoints(self, key: Parts) -> str:
+        """Return the folder or URI with the checkpoints of a streaming table."""
+        return f"{self.root}/checkpoints/{'.'.join(key)}"
+
+    def _exists(self, table: Dataset | StreamingTable) -> bool:
         return self.spark.catalog.tableExists(".".join(map(quoted, self.graph.key(table))))
 
-    def _create(self, table: StreamingTable, *, replace_checkpoint: int | None = None) -> None:
-        """Create a streaming table if it does not exist, or replace it by an empty one with other checkpoints."""
+    def _create(self, table: Dataset | StreamingTable, *, replace_checkpoint: int | None = None) -> None:
+        """Create a table or the columns that it lacks, or an empty one with other checkpoints instead."""
         key = self.graph.key(table)
         name = ".".join(map(quoted, key))
         if replace_checkpoint is None and self._exists(table):
@@ -243,6 +252,9 @@ class OpenProject:
                     f"{table.origin}: {table.name}: the table exists, and this project did not create it. Rename it, "
                     "or drop the table."
                 )
+            present = self.spark.table(name).schema
+            if added := merge_columns(present, self.reads.schemas[key]).fields[len(present) :]:
+                cast(Any, self.spark).sql(f"ALTER TABLE {name} ADD COLUMNS ({nullable_ddl(StructType(added))})")
             return
         options = table.options
         properties = {**options.properties, STORAGE: self.root, CHECKPOINT: str(replace_checkpoint or 1)}
@@ -257,10 +269,20 @@ class OpenProject:
         clauses.append(f"TBLPROPERTIES ({assignments(properties)})")
         cast(Any, self.spark).sql(" ".join(clauses))
 
-    def _properties(self, table: StreamingTable) -> dict[str, str]:
+    def _properties(self, table: Dataset | StreamingTable) -> dict[str, str]:
         name = ".".join(map(quoted, self.graph.key(table)))
         rows = cast(Any, self.spark).sql(f"SHOW TBLPROPERTIES {name}").collect()
         return {row["key"]: row["value"] for row in rows}
+
+    def _table(self, relation: Relation) -> DataFrame:
+        return self.spark.table(relation.sql)
+
+    def recompute(self, dataset: Dataset) -> int:
+        """Replace the rows of a dataset whose query reads data without versions; returns the number of rows."""
+        name = ".".join(map(quoted, self.graph.key(dataset)))
+        rows = self.graph.evaluate(dataset.query, Leaves(table=self._table, stream=_refuse_stream))
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable(name)
+        return self.spark.table(name).count()
 
     def append(self, table: StreamingTable, *, full: bool = False) -> int:
         """Run the flows of a streaming table until they have read everything; returns the rows read.
@@ -274,8 +296,8 @@ class OpenProject:
             self._create(table, replace_checkpoint=checkpoint)
         key, rows = self.graph.key(table), 0
         leaves = Leaves(
-            table=lambda relation: self.spark.table(relation.sql),
-            stream=lambda relation: self.spark.readStream.table(relation.sql),
+            table=self._table,
+            stream=lambda relation, options: self.spark.readStream.options(**options).table(relation.sql),
         )
         for flow in table.flows:
             frame = self.graph.evaluate(flow.query, leaves)
@@ -283,13 +305,24 @@ class OpenProject:
                 frame.writeStream.format("delta")
                 .outputMode("append")
                 .option("mergeSchema", "true")
-                .option("checkpointLocation", f"{self.root}/checkpoints/{'.'.join(key)}/{checkpoint}/{flow.name}")
+                .option("checkpointLocation", f"{self.checkpoints(key)}/{checkpoint}/{flow.name}")
                 .trigger(availableNow=True)
                 .toTable(".".join(map(quoted, key)))
             )
             query.awaitTermination()
             rows += sum(int(progress["numInputRows"]) for progress in query.recentProgress)
         return rows
+
+
+def find_ignored(options: TableOptions) -> list[str]:
+    """Return the options that the table of a maintained view does not have."""
+    layout = {"partitioning": options.partition_by, "clustering": options.cluster_by}
+    return [*(name for name, columns in layout.items() if columns), *filter(is_delta_property, options.properties)]
+
+
+def is_delta_property(name: str) -> bool:
+    """Return whether a table property has a meaning for Delta Lake."""
+    return name.lower().startswith("delta.")
 
 
 def nullable_ddl(schema: StructType) -> str:
@@ -332,83 +365,72 @@ class Selection:
         return work
 
 
-def run_project(opened: OpenProject, selection: Selection, progress: Progress) -> tuple[Outcome, ...]:
-    """Refresh the chosen datasets, each after those that it reads.
-
-    Streaming tables come first, except after views that they read, so that all views can be refreshed together.
-    """
-    run = _Run(opened, progress)
-    waiting = dict[Parts, Dataset]()
+def run_project(opened: OpenProject, selection: Selection, progress: Progress | None) -> PipelineReport:
+    """Refresh the chosen datasets, and the views that these read, as one pipeline. Raises LostSparkError."""
     work = selection.work(opened.graph, opened.reads.order)
-    for node in opened.reads.order:
-        key = opened.graph.key(node)
-        if key not in work:
-            continue
-        if isinstance(node, Dataset):
-            waiting[key] = node
-            continue
-        if opened.reads.below(key) & waiting.keys():
-            run.refresh(waiting, work)
-            waiting.clear()
-        run.do(key, node, partial(run.append, full=work[key]))
-    run.refresh(waiting, work)
-    return tuple(run.outcomes)
+    views = {view.name: work[key] for key, view in opened.views.items() if key in work}
+    rebuilt = [name for name, full in views.items() if full]
+    keys = {view.folder: key for key, view in opened.views.items()}
+    datasets = {
+        keys[dataset.folder]: _described(opened, keys[dataset.folder], dataset)
+        for dataset in Resolver().datasets(opened.warehouse, views, rebuilt)
+    }
+    for key, full in work.items():
+        if opened.is_written(opened.graph.nodes[key]):
+            datasets[key] = _written(opened, key, full=full)
+    for key, dataset in datasets.items():
+        read = [datasets[below].folder for below in opened.reads.read_nodes(key) if below in datasets]
+        datasets[key] = replace(dataset, reads=tuple(read))
+    return refresh_datasets([*datasets.values()], progress, opened.spark, choose_threads(None))
 
 
-@dataclass
-class _Run:
-    """One run of a project; failed: the names of the datasets that failed, by complete name."""
+def _written(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dataset:
+    """Return a table that no view keeps as a dataset of a run; full: emptied first."""
+    table = opened.graph.nodes[key]
+    source = opened.warehouse.tables().get(opened.graph.relation(key, table).source)
 
-    opened: OpenProject
-    progress: Progress
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])
-    failed: dict[Parts, str] = field(default_factory=dict[Parts, str])
+    def write(state: RunState, progress: Progress | None) -> int:
+        with _explain_errors(table.name):
+            return opened.append(table, full=full) if isinstance(table, StreamingTable) else opened.recompute(table)
 
-    def refresh(self, views: Mapping[Parts, Dataset], full: Mapping[Parts, bool]) -> None:
-        """Refresh views one after the other, each after those that it reads; full: whether each is rebuilt."""
-        for key, dataset in views.items():
-            self.do(key, dataset, partial(self._refresh_view, full=full[key]))
+    return pipeline_run.Dataset(
+        name=table.name,
+        folder=place_of(opened.checkpoints(key)),
+        reads=(),
+        refresh=write,
+        writes={} if source is None else {source.place: source},
+    )
 
-    def do(self, key: Parts, node: Node, work: Callable[[Parts, Node], Outcome]) -> None:
-        """Do the work on one dataset, unless one that it reads failed; an error of it is its outcome."""
-        if blocking := [self.failed[below] for below in self.opened.reads.below(key) if below in self.failed]:
-            sentence = f"not refreshed: {', '.join(sorted(blocking))} failed"
-            self.outcomes.append(Outcome(dataset=node.name, state="skipped", sentence=sentence))
-            return
-        self.progress(f"{node.name}: refreshing")
-        began = time.monotonic()
-        try:
-            outcome = work(key, node)
-        except LostSparkError:
-            raise
-        except Exception as error:  # for whatever reason: others are refreshed
-            if isinstance(error, PySparkException):
-                error = SourceError(f"{node.name}: {sentence_of_analysis(error)}")
-            self.failed[key] = node.name
-            outcome = Outcome(dataset=node.name, state="failed", sentence=str(error), error=error)
-        self.outcomes.append(replace(outcome, seconds=time.monotonic() - began))
 
-    def append(self, key: Parts, table: StreamingTable, *, full: bool) -> Outcome:
-        """Run the flows of a streaming table."""
-        rows = self.opened.append(table, full=full)
-        return Outcome(dataset=table.name, state="refreshed", sentence=f"appended from {rows:,} rows", rows=rows)
+def _described(opened: OpenProject, key: Parts, dataset: pipeline_run.Dataset) -> pipeline_run.Dataset:
+    """Return a view as a dataset of a run, which gets its comment and its properties after its refresh."""
+    node = opened.graph.nodes[key]
+    assert isinstance(node, Dataset)
 
-    def _refresh_view(self, key: Parts, dataset: Dataset, *, full: bool) -> Outcome:
-        """Refresh or rebuild one view."""
-        view = self.opened.views[key]
+    def refresh(state: RunState, progress: Progress | None) -> Report | int:
+        done = dataset.refresh(state, progress)
+        with _explain_errors(node.name):
+            describe_published(opened.spark, opened.views[key], node)
+        return done
 
-        def show_step(step: str) -> None:
-            self.progress(f"{dataset.name}: {step}")
+    return replace(dataset, name=node.name, refresh=refresh)
 
-        report = view.rebuild(show_step) if full else view.refresh(progress=show_step)
-        describe_published(self.opened.spark, view, dataset)
-        return Outcome(dataset=dataset.name, state="refreshed", sentence=report.sentence, report=report)
+
+@contextmanager
+def _explain_errors(name: str) -> Generator[None]:
+    """Raise SourceError for errors of Spark's, LostSparkError where it has ended."""
+    try:
+        with explain_lost_spark():
+            yield
+    except PySparkException as error:
+        raise SourceError(f"{name}: {sentence_of_analysis(error)}") from error
 
 
 def describe_published(spark: SparkSession, view: View, dataset: Dataset) -> None:
     """Give the SQL view of a dataset its comment and table properties, where it has others."""
     options = dataset.options
-    wanted = {**options.properties, **({"comment": options.comment} if options.comment else {})}
+    wanted = {name: value for name, value in options.properties.items() if not is_delta_property(name)}
+    wanted |= {"comment": options.comment} if options.comment else {}
     if not wanted or view.publish_as is None:
         return
     name = ".".join(map(quoted, view.publish_as.split(".")))

@@ -66,22 +66,36 @@ class ProjectReader(DataFrameReader):
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
         self._named = ""
+        self._options = dict[str, Any]()
 
     def format(self, source: str) -> DataFrameReader:
         """Set the format."""
         self._named = source.lower()
         return super().format(source)
 
+    def option(self, key: str, value: Any) -> DataFrameReader:
+        """Set an option."""
+        return self.options(**{key: value})
+
+    def options(self, **options: Any) -> DataFrameReader:
+        """Set options."""
+        self._options |= options
+        return super().options(**options)
+
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """Return the rows of a dataset or table."""
         reader = _READER.get()
-        return super().table(tableName) if reader is None else reader.table(tableName)
+        if reader is None:
+            return super().table(tableName)
+        if self._options:
+            raise QueryError(f"query: it reads {tableName} with options ({', '.join(self._options)}). Remove them.")
+        return reader.table(tableName)
 
     def load(self, path: Any = None, format: Any = None, schema: Any = None, **options: Any) -> DataFrame:
         """Return the rows of files, or of a Delta table by its path."""
         reader = _READER.get()
         is_delta = (format or self._named) == "delta"
-        if reader is not None and is_delta and isinstance(path, str) and schema is None and not options:
+        if reader is not None and is_delta and isinstance(path, str) and schema is None and not self._options | options:
             return reader.table(f"delta.{quoted(path)}")
         return super().load(path, format, schema, **options)
 
@@ -89,10 +103,23 @@ class ProjectReader(DataFrameReader):
 class ProjectStreamReader(DataStreamReader):
     """Reads streaming tables and tables of the catalog by name, and other streams as Spark does."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self._options = dict[str, Any]()
+
+    def option(self, key: str, value: Any) -> DataStreamReader:
+        """Set an option."""
+        return self.options(**{key: value})
+
+    def options(self, **options: Any) -> DataStreamReader:
+        """Set options."""
+        self._options |= options
+        return super().options(**options)
+
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """Return the rows of a table as a stream."""
         reader = _READER.get()
-        return super().table(tableName) if reader is None else reader.stream(tableName)
+        return super().table(tableName) if reader is None else reader.stream(tableName, self._options)
 
 
 class _Active:

@@ -1,9 +1,10 @@
 """Refresh the datasets of a pipeline together: all to one version of each source, each after those that it reads.
 
-The version of each source is looked up once, at the start. A dataset that reads another one pins the epoch that this
-run left it at, so a source that changes during the run is not seen before the next one. A dataset that fails is
-reported; what reads it is skipped, all others are refreshed. Each dataset is an ordinary refresh with a journal and a
-lock of its own, so a run that was stopped anywhere is finished by the next one.
+The version of each source is looked up once, at the start; that of a table which a dataset of the run writes (a
+streaming table), after that. A dataset that reads another one pins the epoch that this run left it at, so a source that
+changes during the run is not seen before the next one. A dataset that fails is reported; what reads it is skipped, all
+others are refreshed. Each dataset is an ordinary refresh with a journal and a lock of its own, so a run that was
+stopped anywhere is finished by the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED
 from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
-from deltafold.refresh.sources.upstream import Done, Progress, Targets
+from deltafold.refresh.sources.upstream import Done, Progress
 from deltafold.spark.threads import spark_threads
 from deltafold.telemetry import now
 
@@ -33,23 +34,25 @@ from deltafold.telemetry import now
 class RunState:
     """What the datasets of a run share: the version of each source, and the datasets refreshed so far."""
 
-    targets: Targets
+    targets: dict[str, int]
     done: Done = field(default_factory=Done)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A view of a pipeline.
+    """A view of a pipeline, or a table that is written otherwise.
 
-    reads: the folders of the views that it reads; refresh: to the versions of a run; tables: its base tables, at any
-    depth, by their location; fault: why it cannot be refreshed.
+    reads: the folders of the datasets that it reads; refresh: to the versions of a run, returns a number of rows if it
+    is no view; tables: its base tables, at any depth, by their location; writes: likewise, the tables that others read
+    as base tables; fault: why it cannot be refreshed.
     """
 
     name: str
     folder: Place
     reads: tuple[Place, ...]
-    refresh: Callable[[RunState, Progress | None], Report]
+    refresh: Callable[[RunState, Progress | None], Report | int]
     tables: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
+    writes: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     fault: Exception | None = None
 
 
@@ -62,7 +65,9 @@ def refresh_datasets(
     """
     start = time.monotonic()
     ordered = {dataset.folder: dataset for dataset in order_datasets(datasets)}
-    state = RunState(look_up_versions([*ordered.values()]))
+    tables = {place: table for dataset in datasets for place, table in dataset.tables.items()}
+    written = {place for dataset in datasets for place in dataset.writes}
+    state = RunState(look_up_versions({place: table for place, table in tables.items() if place not in written}))
     results = dict[Place, DatasetResult]()
     step = progress and call_singly(progress)
     waiting = TopologicalSorter({folder: dataset.reads for folder, dataset in ordered.items()})
@@ -95,9 +100,8 @@ def call_singly(progress: Progress) -> Progress:
     return step
 
 
-def look_up_versions(datasets: Sequence[Dataset]) -> Targets:
-    """Return the latest version of each source by the location of its table, looked up once; absent without a table."""
-    tables = {place: table for dataset in datasets for place, table in dataset.tables.items()}
+def look_up_versions(tables: Mapping[str, VersionedTable]) -> dict[str, int]:
+    """Return the latest version of each source by the location of its table; absent without a table."""
     latest = dict[str, int]()
     for place, table in tables.items():
         with suppress(Exception):  # raised again for the datasets that read it
@@ -135,9 +139,15 @@ def _refresh(
         try:
             if dataset.fault is not None:
                 raise dataset.fault
-            report = dataset.refresh(state, progress and (lambda step: progress(f"{dataset.name}: {step}")))
-            outcome = NOTHING_TO_DO if report.verdict == NOTHING_TO_DO else REFRESHED
-            result = replace(result, outcome=outcome, report=report, seconds=time.monotonic() - start)
+            done = dataset.refresh(state, progress and (lambda step: progress(f"{dataset.name}: {step}")))
+            state.targets.update(look_up_versions(dataset.writes))
+            seconds = time.monotonic() - start
+            if isinstance(done, Report):
+                outcome = NOTHING_TO_DO if done.verdict == NOTHING_TO_DO else REFRESHED
+                result = replace(result, outcome=outcome, report=done, seconds=seconds)
+            else:
+                outcome = REFRESHED if done else NOTHING_TO_DO
+                result = replace(result, outcome=outcome, rows=done, seconds=seconds)
         except LostSparkError:
             raise
         except Exception as error:

@@ -17,17 +17,19 @@ OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, FAILED, SKIPPED
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetResult(Json):
-    """One dataset of a pipeline: a view, by its name.
+    """One dataset of a pipeline, by its name: a view, or a table that is written otherwise.
 
-    reads: the datasets that it reads; report: of its refresh, None if it failed or was skipped; error, error_type: the
-    message of the exception for which it failed, and its class; because: the failed datasets for which it was skipped;
-    seconds: wall clock, the wait for a thread left out.
+    reads: the datasets that it reads; report: of a view's refresh, None if it failed or was skipped; rows: of a table,
+    those that its flows read or that were written, None likewise; error, error_type: the message of the exception for
+    which it failed, and its class; because: the failed datasets for which it was skipped; seconds: wall clock, the wait
+    for a thread left out.
     """
 
     name: str
     outcome: Outcome
     reads: tuple[str, ...] = ()
     report: Report | None = None
+    rows: int | None = None
     error: str = ""
     error_type: str = ""
     because: tuple[str, ...] = ()
@@ -43,13 +45,15 @@ class DatasetResult(Json):
     @property
     def ok(self) -> bool:
         """Whether the dataset is at the versions of the run."""
-        return self.report is not None
+        return self.outcome not in (FAILED, SKIPPED)
 
     @property
     def sentence(self) -> str:
         """One line for a terminal."""
         if self.report is not None:
             return self.report.sentence
+        if self.rows is not None:
+            return f"{self.name}: {self.rows:,} rows in {self.seconds:.1f} s"
         if self.outcome == SKIPPED:
             return f"{self.name}: {SKIPPED} because {', '.join(self.because)} failed"
         return f"{self.name}: {FAILED} with {self.error_type}: {self.error}"
