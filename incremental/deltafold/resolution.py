@@ -294,10 +294,12 @@ class ResolvedView:
 
     def dataset(self, name: str, *, rebuild: bool) -> Dataset:
         """Return the view as a dataset of a pipeline."""
-        tables, fault = dict[str, VersionedTable](), None
+        tables, columns, fault = dict[str, VersionedTable](), dict[str, Collection[str]](), None
         try:
             with explain_lost_spark():
-                tables |= self.refresh.inputs.located
+                inputs = self.refresh.inputs
+                tables |= inputs.located
+                columns |= {inputs.places[name]: inputs.types.get(name, {}).keys() for name in inputs.tables}
         except LostSparkError:
             raise
         except Exception as error:  # the run reports it
@@ -308,13 +310,14 @@ class ResolvedView:
             reads=tuple(view.folder for view in self.read),
             refresh=partial(self.refresh_within, rebuild=rebuild),
             tables=tables,
+            columns=columns,
             fault=fault,
         )
 
     def refresh_within(self, run: RunState, progress: Progress | None, *, rebuild: bool) -> Report:
         """Refresh the view as a part of a pipeline."""
         with explain_lost_spark(), update_metrics(self.view.store, self.inputs):
-            return self.refresh.run_within(run.targets, run.done, progress, rebuild=rebuild)
+            return self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
 
     @property
     def choice(self) -> Choice:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.api import DatasetResult, LostSparkError, PipelineReport, Report, UsageError, View
+from deltafold.lake.version_diff import Difference
 from deltafold.refresh.pipeline_run import Dataset, RunState, refresh_datasets
 from deltafold.refresh.sources.upstream import Progress
 from tests.crash.points import Killed, watched
@@ -74,6 +75,48 @@ def test_all_views_in_one_run(sandbox: MemorySandbox) -> None:
     with pytest.raises(UsageError, match=r"view top: it is not declared .* Choose one of: totals, names, largest"):
         sandbox.warehouse.refresh("top")
     assert sandbox.opened("empty").refresh().sentence.startswith("no dataset, 0 jobs")
+
+
+@pytest.mark.parametrize("reads", ["small"], indirect=True)
+def test_the_change_of_a_source_is_read_once_for_all_views(
+    sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the columns that any of them reads; one that is behind the others reads its own change."""
+    queries = {
+        "sums": "select k, sum(v) s from {t} group by k",
+        "largest": "select max(w) hi, count(*) n from {t}",
+        "named": "select a.v, b.name from {t} a join {d} b on a.k = b.k",
+        "above": "select a.k, a.s, b.w from {sums} a join {t} b on a.k = b.k",
+        "alone": "select count(*) n from {d}",
+    }
+    sandbox.source("t", "k int, v int, w int, x int", [(1, 5, 0, 0), (1, 2, 1, 0), (2, 9, 2, 0)])
+    sandbox.source("d", "k int, name string", [(1, "one"), (2, "two")])
+    declare(sandbox, queries)
+    refresh(sandbox, queries)
+    place, read, frame = sandbox.table("t").place, list[list[str]](), Difference.frame
+
+    def counting(self: Difference, columns: Sequence[str], *, consolidate: bool) -> DataFrame:
+        if self.table.place == place:
+            read.append([*columns])
+        return frame(self, columns, consolidate=consolidate)
+
+    monkeypatch.setattr(Difference, "frame", counting)
+    for change in (
+        "insert into {t} values (1, 70, 7, 1), (3, 1, 1, 1)",
+        "update {t} set v = v + 1, x = 5 where k = 1",
+        "delete from {t} where k = 2",
+    ):
+        sandbox.sql(change)
+        read.clear()
+        report = refresh(sandbox, queries)
+        assert report.ok and report.shared[place] >= 4
+        assert read == [["k", "v", "w"]]
+    sandbox.sql("insert into {t} values (2, 2, 2, 2)")
+    sandbox.warehouse.refresh("largest")
+    sandbox.sql("update {t} set w = 9 where k = 3")
+    read.clear()
+    refresh(sandbox, queries)
+    assert len(read) == 2
 
 
 def test_a_source_that_changes_during_a_run_is_seen_by_the_next(sandbox: MemorySandbox) -> None:

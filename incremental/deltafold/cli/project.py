@@ -89,6 +89,8 @@ def render_pipeline(report: PipelineReport) -> str:
     summary = f"{format_count(len(report.datasets), 'dataset')}: {counts}; {report.jobs:,} jobs, {report.seconds:.1f} s"
     if report.versions:
         summary += f"; all at one version of {format_count(len(report.versions), 'source')}"
+    if report.shared:
+        summary += f"; the changes of {format_count(len(report.shared), 'source')} read once for several datasets"
     if len(report.datasets) > 1:
         slowest = max(report.datasets, key=lambda dataset: dataset.seconds)
         summary += f"; the slowest: {slowest.name} {slowest.seconds:.1f} s"
@@ -109,6 +111,7 @@ def render_graph(opened: OpenProject, unknown: Sequence[str]) -> str:
             for relation in opened.reads.reads[key].values()
         )
         mode = f", {opened.views[key].mode}" if key in opened.views else ""
+        mode = ", replaced at each run" if key in opened.reads.unversioned else mode
         lines.append(f"{node.name}: reads {', '.join(read) or 'nothing'}{mode}")
     if unknown:
         lines.append(f"not compiled before a run has created the streaming tables: {', '.join(unknown)}")

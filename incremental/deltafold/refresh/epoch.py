@@ -12,6 +12,7 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.lake.protocol import Mark, Table, VersionedTable
 from deltafold.lake.version_diff import Difference, file_difference
 from deltafold.refresh.chunks import ChunkTable
+from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.state_reuse import Reused
 from deltafold.spark.job_stats import Measure
 from deltafold.store.journal import Intent, Pin
@@ -22,7 +23,8 @@ class Epoch:
     """The inputs and outputs of one epoch.
 
     sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
-    resumed: whether an earlier attempt may have written some of them; reused: states that another generation has.
+    resumed: whether an earlier attempt may have written some of them; reused: states that another generation has;
+    shared: by source, the changes that other datasets of a run read, too.
     """
 
     spark: SparkSession
@@ -33,6 +35,7 @@ class Epoch:
     resumed: bool = False
     reused: Mapping[str, Reused] = field(default_factory=dict[str, Reused])
     tuning: Tuning = field(default_factory=Tuning)
+    shared: Mapping[str, SharedChange] = field(default_factory=dict[str, SharedChange])
 
     @property
     def initial(self) -> bool:

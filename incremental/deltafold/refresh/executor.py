@@ -5,12 +5,13 @@ A crash anywhere leaves an intent without report; the next refresh finishes that
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deltafold.algebra.errors import DeltafoldError, NotConvergedError, StateError
 from deltafold.algebra.results.report import Report
+from deltafold.lake.protocol import VersionedTable
 from deltafold.refresh.chunks import tables_of_chunk
 from deltafold.refresh.compatibility import reason
 from deltafold.refresh.epoch import Epoch, EpochResult
@@ -18,6 +19,7 @@ from deltafold.refresh.incremental_refresh import RefreshStrategy
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan
 from deltafold.refresh.reporting import report_of, unaffected_report, with_choice, with_reason
+from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.sources.constraint_checks import check_constraints
 from deltafold.refresh.sources.upstream import Inputs, Progress
 from deltafold.refresh.state_reuse import find_reusable
@@ -32,12 +34,16 @@ from deltafold.telemetry import log_work
 
 @dataclass(frozen=True)
 class Executor:
-    """Runs the epochs of one view; the caller has the view's lock."""
+    """Runs the epochs of one view; the caller has the view's lock.
+
+    shared: the changes that other datasets of a run read, too, by the location of the table.
+    """
 
     store: Store
     mode_policy: ModePolicy
     inputs: Inputs
     pointer: AnswerPointer
+    shared: Mapping[str, SharedChange] = field(default_factory=dict[str, SharedChange])
 
     def run(self, plan: EpochPlan, progress: Progress | None) -> Report:
         """Run one epoch, complete its journal entry, and point readers to its table.
@@ -88,13 +94,23 @@ class Executor:
         intent = plan.intent
         whole = self.epoch(plan.strategy, intent, progress, resumed=plan.is_resumed)
         sources = tables_of_chunk(whole.sources, intent.sources, intent.part)
-        epoch = replace(whole, sources=sources, reused=find_reusable(self.store, intent, plan.strategy.convertible))
+        reused = find_reusable(self.store, intent, plan.strategy.convertible)
+        epoch = replace(whole, sources=sources, reused=reused, shared=self._find_shared(sources))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.strategy.constraints)
             self.store.journal.record(self.mode_policy.current.recipe)
             self.store.journal.begin(intent)
             return epoch, plan.strategy.run(epoch)
+
+    def _find_shared(self, sources: Mapping[str, VersionedTable]) -> dict[str, SharedChange]:
+        """Return the shared changes by source, but of those that are read in chunks, or with other types."""
+        if not self.shared:
+            return {}
+        places = {
+            name: self.inputs.places[name] for name, table in self.inputs.tables.items() if sources.get(name) is table
+        }
+        return {name: self.shared[place] for name, place in places.items() if place in self.shared}
 
     def _finish(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:
         """Complete the journal entry; if no table changed, the last epoch is kept, at the new versions."""

@@ -10,9 +10,10 @@ stopped anywhere is finished by the next one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -25,6 +26,7 @@ from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED
 from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
+from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.sources.upstream import Done, Progress
 from deltafold.spark.threads import spark_threads
 from deltafold.telemetry import now
@@ -32,9 +34,13 @@ from deltafold.telemetry import now
 
 @dataclass(frozen=True)
 class RunState:
-    """What the datasets of a run share: the version of each source, and the datasets refreshed so far."""
+    """What the datasets of a run share: the version of each source, the datasets refreshed so far, and changes.
+
+    targets, changes: by the location of the table.
+    """
 
     targets: dict[str, int]
+    changes: Mapping[str, SharedChange] = field(default_factory=dict[str, SharedChange])
     done: Done = field(default_factory=Done)
 
 
@@ -43,8 +49,8 @@ class Dataset:
     """A view of a pipeline, or a table that is written otherwise.
 
     reads: the folders of the datasets that it reads; refresh: to the versions of a run, returns a number of rows if it
-    is no view; tables: its base tables, at any depth, by their location; writes: likewise, the tables that others read
-    as base tables; fault: why it cannot be refreshed.
+    is no view; tables: its base tables, at any depth, by their location; columns: likewise, those of the tables that it
+    reads itself; writes: the tables that others read as base tables; fault: why it cannot be refreshed.
     """
 
     name: str
@@ -52,6 +58,7 @@ class Dataset:
     reads: tuple[Place, ...]
     refresh: Callable[[RunState, Progress | None], Report | int]
     tables: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
+    columns: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     writes: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     fault: Exception | None = None
 
@@ -67,13 +74,14 @@ def refresh_datasets(
     ordered = {dataset.folder: dataset for dataset in order_datasets(datasets)}
     tables = {place: table for dataset in datasets for place, table in dataset.tables.items()}
     written = {place for dataset in datasets for place in dataset.writes}
-    state = RunState(look_up_versions({place: table for place, table in tables.items() if place not in written}))
+    latest = look_up_versions({place: table for place, table in tables.items() if place not in written})
     results = dict[Place, DatasetResult]()
     step = progress and call_singly(progress)
     waiting = TopologicalSorter({folder: dataset.reads for folder, dataset in ordered.items()})
     waiting.prepare()
     running = dict[Future[DatasetResult], Place]()
-    with spark_threads(spark, threads) as begin:
+    with ExitStack() as cached, spark_threads(spark, threads) as begin:
+        state = RunState(latest, changes=share_changes(datasets, cached))
         while waiting.is_active():
             for folder in waiting.get_ready():
                 running[begin(partial(_refresh, ordered[folder], results, state, step))] = folder
@@ -84,9 +92,22 @@ def refresh_datasets(
     return PipelineReport(
         datasets=tuple(results[folder] for folder in ordered),
         versions=dict(state.targets),
+        shared={place: change.uses for place, change in state.changes.items() if change.uses > change.reads},
         seconds=time.monotonic() - start,
         finished=now(),
     )
+
+
+def share_changes(datasets: Sequence[Dataset], cached: ExitStack) -> dict[str, SharedChange]:
+    """Return the changes of the tables that several datasets read, which are read once, by the tables' location."""
+    readers = Counter(place for dataset in datasets for place in dataset.columns)
+    return {
+        place: SharedChange(
+            tuple(sorted({name for dataset in datasets for name in dataset.columns.get(place, ())})), cached
+        )
+        for place, number in readers.items()
+        if number > 1
+    }
 
 
 def call_singly(progress: Progress) -> Progress:

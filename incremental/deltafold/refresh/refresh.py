@@ -39,6 +39,7 @@ from deltafold.refresh.executor import Executor
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
 from deltafold.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
+from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.refresh.take_back import BY_ITSELF, restore
 from deltafold.store.answer_pointer import AnswerPointer
@@ -128,8 +129,20 @@ class Refresh:
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
-    def run_within(self, targets: Targets, done: Done, progress: Progress | None, *, rebuild: bool = False) -> Report:
-        """Refresh to the versions of a pipeline, as `reach`; done: what it refreshed, all views below among them."""
+    def run_within(
+        self,
+        targets: Targets,
+        done: Done,
+        progress: Progress | None,
+        shared: Mapping[str, SharedChange],
+        *,
+        rebuild: bool = False,
+    ) -> Report:
+        """Refresh to the versions of a pipeline, as `reach`; done: what it refreshed, all views below among them.
+
+        shared: the changes that other views of the pipeline read, too, by the location of the table.
+        """
+        self._executor = replace(self._executor, shared=shared)
         store, folder = self._store, self._store.folder.resolve()
         locks = lock_views(folder, self.inputs, self.inputs.read_views, store.tuning.lock_seconds)
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():

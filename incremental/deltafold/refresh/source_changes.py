@@ -28,6 +28,7 @@ from deltafold.algebra.program import WEIGHT, Program, State
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.algebra.traversal import walk
 from deltafold.dataflow.leaves import Direction
+from deltafold.lake.version_diff import sum_weights
 from deltafold.refresh.epoch import Epoch
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import Checkpoints, collect_rows
@@ -70,7 +71,8 @@ class SourceChanges:
         if (net := self.net(relation)) is None:
             changed = self.epoch.differences[relation]
             few = changed.rewrites and changed.bytes <= self.epoch.tuning.cancelled_bytes
-            return changed.frame(names, consolidate=not self._is_summed(relation) or changed.table.rewritten or few)
+            consolidate = not self._is_summed(relation) or changed.table.rewritten or few
+            return self._read_change(relation, names, consolidate=consolidate)
         weight = [WEIGHT] if WEIGHT in net.rows.columns else []
         return net.rows.select(*map(quoted, names), *weight)
 
@@ -79,6 +81,16 @@ class SourceChanges:
         if relation not in self._net:
             self._net[relation] = self._cancel(relation) if self._is_cancelled_once(relation) else None
         return self._net[relation]
+
+    def _read_change(self, relation: str, names: list[str], *, consolidate: bool) -> DataFrame:
+        """Return the change of some columns, from the rows that the datasets of a run share, if they do."""
+        changed, shared = self.epoch.differences[relation], self.epoch.shared.get(relation)
+        rows = shared.rows(changed, self.epoch.tuning) if shared is not None else None
+        if rows is None or not {*names} <= {*rows.columns}:
+            return changed.frame(names, consolidate=consolidate)
+        weight = [WEIGHT] if WEIGHT in rows.columns else []
+        chosen = rows.select(*map(quoted, names), *weight)
+        return sum_weights(chosen) if consolidate and weight else chosen
 
     def _is_cancelled_once(self, relation: str) -> bool:
         if self.epoch.initial or self.epoch.differences[relation].insert_only or self._is_summed(relation):
@@ -93,7 +105,7 @@ class SourceChanges:
             F.expr(f"coalesce(sum(greatest(-{WEIGHT}, 0L)), 0L)").alias(ROWS_REMOVED),
             F.expr(f"coalesce(max({WEIGHT}), 1L)").alias(COPIES),
         ]
-        frame = changed.frame(list(self._columns[relation]), consolidate=True)
+        frame = self._read_change(relation, list(self._columns[relation]), consolidate=True)
         small = changed.bytes <= tuning.local_bytes
         rows, measured = self.checkpoints.measure(frame, measures, small=small)
         added, removed = int(measured[ROWS_ADDED]), int(measured[ROWS_REMOVED])

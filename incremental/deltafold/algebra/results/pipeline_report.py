@@ -64,11 +64,13 @@ class PipelineReport(Json):
     """One refresh of a pipeline.
 
     datasets: each after those that it reads; versions: the version of each source, by the location of its table, that
-    all of them were refreshed to; seconds: wall clock.
+    all of them were refreshed to; shared: likewise, how often a change was used that was read once; seconds: wall
+    clock.
     """
 
     datasets: tuple[DatasetResult, ...]
     versions: dict[str, int] = field(default_factory=dict[str, int])
+    shared: dict[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
     finished: str = ""
 
