@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -41,7 +41,7 @@ from deltafold.refresh.pipeline_run import RunState, refresh_datasets
 from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Resolver
 from deltafold.spark import catalyst
-from deltafold.spark.java_errors import sentence_of_analysis
+from deltafold.spark.java_errors import causes, first_line, sentence_of_analysis
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.threads import choose_threads
 
@@ -372,19 +372,19 @@ def run_project(opened: OpenProject, selection: Selection, progress: Progress | 
     rebuilt = [name for name, full in views.items() if full]
     keys = {view.folder: key for key, view in opened.views.items()}
     datasets = {
-        keys[dataset.folder]: _described(opened, keys[dataset.folder], dataset)
+        keys[dataset.folder]: _view_of_run(opened, keys[dataset.folder], dataset)
         for dataset in Resolver().datasets(opened.warehouse, views, rebuilt)
     }
     for key, full in work.items():
-        if opened.is_written(opened.graph.nodes[key]):
-            datasets[key] = _written(opened, key, full=full)
+        if opened.is_table_of_run(opened.graph.nodes[key]):
+            datasets[key] = _table_of_run(opened, key, full=full)
     for key, dataset in datasets.items():
         read = [datasets[below].folder for below in opened.reads.read_nodes(key) if below in datasets]
         datasets[key] = replace(dataset, reads=tuple(read))
     return refresh_datasets([*datasets.values()], progress, opened.spark, choose_threads(None))
 
 
-def _written(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dataset:
+def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dataset:
     """Return a table that no view keeps as a dataset of a run; full: emptied first."""
     table = opened.graph.nodes[key]
     source = opened.warehouse.tables().get(opened.graph.relation(key, table).source)
@@ -402,7 +402,7 @@ def _written(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dat
     )
 
 
-def _described(opened: OpenProject, key: Parts, dataset: pipeline_run.Dataset) -> pipeline_run.Dataset:
+def _view_of_run(opened: OpenProject, key: Parts, dataset: pipeline_run.Dataset) -> pipeline_run.Dataset:
     """Return a view as a dataset of a run, which gets its comment and its properties after its refresh."""
     node = opened.graph.nodes[key]
     assert isinstance(node, Dataset)
@@ -422,6 +422,11 @@ def _explain_errors(name: str) -> Generator[None]:
     try:
         with explain_lost_spark():
             yield
+    except StreamingQueryException as error:
+        cause = first_line(causes(error)[-1]).rstrip(".")
+        raise SourceError(
+            f"{name}: its stream stopped: {cause}. Correct the query or the data, and run again."
+        ) from error
     except PySparkException as error:
         raise SourceError(f"{name}: {sentence_of_analysis(error)}") from error
 
