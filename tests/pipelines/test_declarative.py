@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.results.pipeline_report import PipelineReport
+from deltafold.cli.rendering import show_datasets
 from deltafold.pipelines.declarative import load_project
 from deltafold.pipelines.graph import Graph
 from deltafold.pipelines.project_run import OpenProject, ProjectRefusedError, Selection, run_project
@@ -429,3 +430,12 @@ def test_the_commands_run_a_project(mixed: Shop, monkeypatch: pytest.MonkeyPatch
     mixed.check()
     assert call("run", "--refresh", "nothing").exit_code == 2
     assert call("run", "--full-refresh-all", "--refresh", "segments").exit_code == 2
+
+
+def test_a_terminal_shows_the_latest_step_of_each_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown: list[str] = []
+    show = show_datasets(shown.append)
+    for step in ("a: begins", "b: begins", "a: done"):
+        show(step)
+    assert shown[-1] == "b: begins\na: done"

@@ -149,11 +149,9 @@ class OpenProject:
         for node in self.reads.order:
             key = self.graph.key(node)
             below = self.reads.below(key)
-            if isinstance(node, Dataset) and self.is_written(node) and node.policy == STRICT:
-                refusals[key] = f"{node.origin}: {node.name}: {UNVERSIONED_UNDER_STRICT}"
             if below & missing:
                 unknown.append(node.name)
-            elif isinstance(node, Dataset) and not self.is_written(node) and not below & refusals.keys():
+            elif isinstance(node, Dataset) and not below & refusals.keys():
                 try:
                     self._open(key, node)
                 except DeltafoldError as error:
@@ -163,7 +161,14 @@ class OpenProject:
         return tuple(unknown)
 
     def _open(self, key: Parts, dataset: Dataset) -> None:
-        """Declare the sources of a dataset that are new, and create its view, under the first policy that fits."""
+        """Declare the sources of a dataset that are new, and create its view, under the first policy that fits.
+
+        Without a view for a dataset that each run replaces.
+        """
+        if key in self.reads.unversioned:
+            if dataset.policy == STRICT:
+                raise QueryError(UNVERSIONED_UNDER_STRICT)
+            return
         if ignored := ", ".join(find_ignored(dataset.options)):
             sentence = f"{ignored} not applied: Deltafold lays out the tables of maintained views itself"
             warnings.warn(f"{dataset.origin}: {dataset.name}: {sentence}.", DeltafoldWarning, stacklevel=2)
@@ -376,7 +381,7 @@ def run_project(opened: OpenProject, selection: Selection, progress: Progress | 
         for dataset in Resolver().datasets(opened.warehouse, views, rebuilt)
     }
     for key, full in work.items():
-        if opened.is_table_of_run(opened.graph.nodes[key]):
+        if opened.is_written(opened.graph.nodes[key]):
             datasets[key] = _table_of_run(opened, key, full=full)
     for key, dataset in datasets.items():
         read = [datasets[below].folder for below in opened.reads.read_nodes(key) if below in datasets]
