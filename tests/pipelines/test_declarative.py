@@ -287,6 +287,47 @@ def test_a_crash_of_a_streaming_table_loses_and_repeats_no_row(
     assert shop.refresh()["shares"].rows == 1
 
 
+FILES = """
+from pyspark import pipelines as dp
+
+
+@dp.materialized_view(partition_cols=["zone"], comment="of the shop")
+def prices():
+    return spark.read.json("{folder}/prices").select({columns})
+
+
+@dp.materialized_view
+def dear():
+    return spark.table("prices").where("price > 3").join(spark.table("zones"), "zone").select("zone", "price", "name")
+"""
+
+
+def test_what_reads_files_is_replaced_and_its_readers_are_maintained(shop: Shop, tmp_path: Path) -> None:
+    shop.sql(
+        "CREATE TABLE {db}.zones (zone STRING, name STRING) USING delta", "INSERT INTO {db}.zones VALUES ('a', 'north')"
+    )
+    prices = tmp_path / "prices" / "all.json"
+    prices.parent.mkdir()
+    shop.oracles = {
+        "prices": f"SELECT zone, price FROM json.`{prices.parent}`",
+        "dear": f"SELECT zone, price, name FROM json.`{prices.parent}` JOIN {{db}}.zones USING (zone) WHERE price > 3",
+    }
+    shop.write("files.py", FILES.format(folder=tmp_path, columns="'zone', 'price'"))
+    for rows in (("a", 5), ("b", 9)), (("a", 6), ("b", 9)), (("b", 9), ("a", 6)):
+        prices.write_text("\n".join(f'{{"zone": "{zone}", "price": {price}}}' for zone, price in rows))
+        report = shop.refresh()
+    assert report["dear"].outcome == "nothing to do"
+    described = shop.spark.sql(f"DESCRIBE DETAIL {shop.database}.prices").first()
+    assert described is not None and described["partitionColumns"] == ["zone"]
+    shop.write("files.py", FILES.format(folder=tmp_path, columns="'zone', 'price', (F.col('price') * 2).alias('twice')")
+               .replace("dp\n", "dp\nfrom pyspark.sql import functions as F\n", 1))  # fmt: skip
+    shop.oracles["prices"] = f"SELECT zone, price, price * 2 AS twice FROM json.`{prices.parent}`"
+    shop.refresh()
+    shop.write("files.py", FILES.format(folder=tmp_path, columns="'zone', 'price'"))
+    shop.oracles["prices"] = f"SELECT zone, price FROM json.`{prices.parent}`"
+    shop.refresh()
+
+
 def _crash(*_: object) -> None:
     raise Killed
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, cast
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import (
@@ -283,10 +284,15 @@ class OpenProject:
         return self.spark.table(relation.sql)
 
     def recompute(self, dataset: Dataset) -> int:
-        """Replace the rows of a dataset whose query reads data without versions; returns the number of rows."""
+        """Replace the rows of a dataset whose query reads data without versions; returns the number of rows.
+
+        A table with other columns is replaced first, which rebuilds what reads it.
+        """
         name = ".".join(map(quoted, self.graph.key(dataset)))
         rows = self.graph.evaluate(dataset.query, Leaves(table=self._table, stream=_refuse_stream))
-        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable(name)
+        if sorted(rows.dtypes) != sorted(self.spark.table(name).dtypes):
+            self._create(dataset, replace_checkpoint=1)
+        rows.writeTo(name).overwrite(F.lit(True))
         return self.spark.table(name).count()
 
     def append(self, table: StreamingTable, *, full: bool = False) -> int:
