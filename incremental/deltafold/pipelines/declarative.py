@@ -419,7 +419,7 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
     """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-180).
 
     Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
-    rows are those of this query over all events. An event without a key or a sequence is an error, as in Spark (D-190).
+    rows are those of this query over all events. An event without a key or a sequence is an error, as in Spark (D-187).
     Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
     """
     keys = [_column_name(key) for key in flow.keys]

@@ -238,7 +238,7 @@ class OpenProject:
     # tables that no view keeps
 
     def is_written(self, node: Dataset | StreamingTable) -> bool:
-        """Return whether a table is written as Spark writes it: by streams, or completely at each run (D-192)."""
+        """Return whether a table is written as Spark writes it: by streams, or completely at each run (D-189)."""
         return isinstance(node, StreamingTable) or self.graph.key(node) in self.reads.unversioned
 
     def checkpoints(self, key: Parts) -> str:

@@ -1,4 +1,4 @@
-"""Read the change of a source once for all datasets of a run (D-193).
+"""Read the change of a source once for all datasets of a run (D-190).
 
 The datasets of a pipeline take each source from the same version to the same other one, unless one of them is behind.
 So the first of them that needs the change reads it, with the columns that any of them reads and without equal rows, and
