@@ -293,6 +293,12 @@ def column(spark: SparkSession, expression: J) -> Column:
     return Column(sql(spark).classic.ExpressionUtils.column(expression))
 
 
+def is_orderable(spark: SparkSession, value: J) -> bool:
+    """Return whether Spark can order the values of an expression."""
+    ordering = module(catalyst(spark).expressions, "RowOrdering")
+    return bool(ordering.isOrderable(vector(spark, [value])))
+
+
 def is_a(spark: SparkSession, target: J, name: str) -> bool:
     """Return whether a Catalyst object is an instance of a class, named relative to org.apache.spark.sql.catalyst."""
     java_class = jvm(spark).java.lang.Class.forName(f"org.apache.spark.sql.catalyst.{name}")

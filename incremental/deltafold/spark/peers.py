@@ -35,14 +35,18 @@ def order_rows(spark: SparkSession, node: J) -> J:
     """
     match catalyst.kind(node):
         case "Sort":
-            if not (more := _further_orders(spark, node.order(), [], catalyst.sequence(node.child().output()))):
+            if _is_exact(node.child()):
                 return node
+            more = _further_orders(spark, node.order(), [], catalyst.sequence(node.child().output()))
             order = catalyst.vector(spark, [*catalyst.sequence(node.order()), *more])
             all_rows = True
             return catalyst.catalyst(spark).plans.logical.Sort(order, all_rows, node.child(), node.hint())
         case "Window":
             columns = catalyst.sequence(node.windowExpressions())
-            sensitive = [column for column in columns if distinguishes_peers(column) or _is_inexact(column)]
+            inexact = [column for column in columns if _is_inexact(column)]
+            if not inexact and _is_exact(node.child()):
+                return node
+            sensitive = [column for column in columns if column in inexact or distinguishes_peers(column)]
             used = [part for column in sensitive for part in _columns_of(column)]
             shown = catalyst.sequence(node.child().output()) if any(map(distinguishes_peers, sensitive)) else []
             if not sensitive or not (more := _further_orders(spark, node.orderSpec(), used, shown)):
@@ -112,6 +116,11 @@ def ends_at_distance(frame: J) -> bool:
     """Return whether a frame ends at a distance in values, which Spark allows with a single order column only."""
     edges = [catalyst.kind(edge) for edge in (frame.lower(), frame.upper())]
     return is_range(frame) and not all(edge.startswith(("Unbounded", "CurrentRow")) for edge in edges)
+
+
+def _is_exact(plan: J) -> bool:
+    """Return whether rows of a plan that are equal are identical, found in one call: most windows need no more."""
+    return INEXACT.search(str(plan.schema().catalogString())) is None
 
 
 def _is_inexact(named: J) -> bool:
@@ -203,8 +212,7 @@ def _further_orders(spark: SparkSession, order: J, used: Sequence[J], shown: Seq
     """
     parts = [part.child() for part in catalyst.sequence(order)]
     ordered = {int(part.exprId().id()): part for part in parts if catalyst.kind(part) == "AttributeReference"}
-    ordering = catalyst.module(catalyst.catalyst(spark).expressions, "RowOrdering")
-    unordered = [column for column in shown if not ordering.isOrderable(catalyst.vector(spark, [column]))]
+    unordered = [column for column in shown if not catalyst.is_orderable(spark, column)]
     columns = {int(column.exprId().id()): column for column in [*used, *ordered.values(), *unordered]}
     named = {f"c{number}": column for number, column in enumerate(columns.values())}
     renamed = catalyst.vector(spark, [column.withName(name) for name, column in named.items()])

@@ -68,7 +68,7 @@ _NO_ORDER = _RowOrder()
 def _row_order(spark: SparkSession, outputs: Sequence[J]) -> _RowOrder:
     """Return the order of the rows of a group-by; outputs: its keys and aggregates."""
     calls = [call for output in outputs for call in _order_sensitive_calls(output)]
-    calls = [call for call in calls if is_orderable(spark, _aggregated_value(call))]
+    calls = [call for call in calls if catalyst.is_orderable(spark, _aggregated_value(call))]
     lists = [call for call in calls if catalyst.kind(call.aggregateFunction()) in _LIST_AGGREGATES]
     rest = [call for call in calls if catalyst.kind(call.aggregateFunction()) in _ANY_ROW]
     return _RowOrder(calls, _different_values(lists), _different_values([*lists, *rest]))
@@ -171,11 +171,15 @@ class OrderSensitiveAggregates:
         if kind in EXTREMES_BY and (self._by_order or not _merges(self._spark, function)):
             value, *_ = catalyst.sequence(function.children())
             return self._replace_function(node, self._by_order_and_values(function, [value]))
-        if kind in COLLECTIONS and is_orderable(self._spark, function.child()):
+        if kind in COLLECTIONS and catalyst.is_orderable(self._spark, function.child()):
             return self._sort_collection(node, order)
-        if kind in _ANY_ROW and is_orderable(self._spark, function.child()):
+        if kind in _ANY_ROW and catalyst.is_orderable(self._spark, function.child()):
             return self._of_one_row(node, order)
-        if kind == "Mode" and not function.reverseOpt().isDefined() and is_orderable(self._spark, function.child()):
+        if (
+            kind == "Mode"
+            and not function.reverseOpt().isDefined()
+            and catalyst.is_orderable(self._spark, function.child())
+        ):
             least = self._expressions.aggregate.Mode(
                 function.child(), function.mutableAggBufferOffset(), function.inputAggBufferOffset(),
                 catalyst.some(self._spark, REVERSED),
@@ -212,7 +216,7 @@ class OrderSensitiveAggregates:
             return None
         function = node.aggregateFunction()
         value, *rest = catalyst.sequence(function.children())
-        if not all(is_orderable(self._spark, value) for value in values):
+        if not all(catalyst.is_orderable(self._spark, value) for value in values):
             return self._replace_function(node, self._by_order_and_values(function, values))
         row = make_struct(self._spark, values)
         position = _position_of(value, values)
@@ -269,13 +273,9 @@ class OrderSensitiveAggregates:
 
 def _merges(spark: SparkSession, function: J) -> bool:
     """Return whether a max_by or min_by has a monoid, which breaks its ties."""
-    return catalyst.kind(function) != "MaxMinByK" and is_orderable(spark, catalyst.sequence(function.children())[0])
-
-
-def is_orderable(spark: SparkSession, value: J) -> bool:
-    """Return whether Spark can order the values of an expression."""
-    ordering = catalyst.module(catalyst.catalyst(spark).expressions, "RowOrdering")
-    return bool(ordering.isOrderable(catalyst.vector(spark, [value])))
+    return catalyst.kind(function) != "MaxMinByK" and catalyst.is_orderable(
+        spark, catalyst.sequence(function.children())[0]
+    )
 
 
 def orderable_equivalent(spark: SparkSession, value: J) -> J | None:
@@ -283,13 +283,13 @@ def orderable_equivalent(spark: SparkSession, value: J) -> J | None:
 
     It is the value itself, the sorted entries of a map, or text and type of a VARIANT.
     """
-    if is_orderable(spark, value):
+    if catalyst.is_orderable(spark, value):
         return value
     expressions = catalyst.catalyst(spark).expressions
     match catalyst.kind(value.dataType()):
         case "MapType":
             entries = expressions.MapEntries(value)
-            return expressions.SortArray(entries) if is_orderable(spark, entries) else None
+            return expressions.SortArray(entries) if catalyst.is_orderable(spark, entries) else None
         case "VariantType" | "VariantType$":
             zone = catalyst.some(spark, str(spark.conf.get("spark.sql.session.timeZone")))
             text = expressions.Cast(value, catalyst.module(catalyst.sql(spark).types, "StringType"), zone)

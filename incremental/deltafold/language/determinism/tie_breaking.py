@@ -3,7 +3,7 @@
 | query | ties are broken by |
 | --- | --- |
 | row_number, lag, lead, ntile, ROWS frames | all columns of the row, after the window's own order |
-| first, last, nth or listed values of a RANGE frame | the same, and peers stay in the frame (window_ties.py) |
+| first, last, nth or listed values of a RANGE frame | the same, and peers stay in the frame (spark/peers.py) |
 | ORDER BY with LIMIT or OFFSET | all columns of the row, after its own order |
 | aggregates that take one of several rows | order_sensitive_aggregates.py |
 

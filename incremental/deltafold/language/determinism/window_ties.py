@@ -8,7 +8,6 @@ from deltafold.algebra.plan import GroupwiseKind, Undetermined
 from deltafold.language.determinism.order_sensitive_aggregates import (
     EXTREMES_BY,
     OrderSensitiveAggregates,
-    is_orderable,
 )
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
@@ -42,7 +41,7 @@ def total_order(spark: SparkSession, order: J, child: J) -> J:
     more = [
         ascending(spark, attribute)
         for attribute in catalyst.sequence(child.output())
-        if int(attribute.exprId().id()) not in plain and is_orderable(spark, attribute)
+        if int(attribute.exprId().id()) not in plain and catalyst.is_orderable(spark, attribute)
     ]
     return catalyst.vector(spark, [*orders, *more])
 

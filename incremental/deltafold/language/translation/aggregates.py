@@ -18,7 +18,6 @@ from deltafold.algebra.traversal import pass_columns
 from deltafold.language.determinism.order_sensitive_aggregates import (
     COLLECTIONS,
     EXTREMES_BY,
-    is_orderable,
     orderable_equivalent,
 )
 from deltafold.language.inner_plans import has_subquery
@@ -177,7 +176,7 @@ class Aggregates:
         if name in EXTREMES_BY and orderable_equivalent(self._spark, expressions[0]) is None:
             because = f"which of several {types[0]} it returns depends on the order of the rows"
             self._scalars.forbid(text, because, "take to_json of the value, which can be ordered")
-        if name in COLLECTIONS | {"Mode"} and not is_orderable(self._spark, expressions[0]):
+        if name in COLLECTIONS | {"Mode"} and not catalyst.is_orderable(self._spark, expressions[0]):
             because = f"it depends on the order of the rows, and values of type {types[0]} cannot be ordered"
             self._scalars.forbid(text, because, "take to_json of the value, which can be ordered")
 

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.plan import Plan
 from deltafold.algebra.traversal import source_names
-from deltafold.language.determinism.order_sensitive_aggregates import is_orderable
 from deltafold.language.inner_plans import has_subquery, inner_plans
 from deltafold.language.normalise import TRANSPARENT, normal_form
 from deltafold.language.translation.scalars import without_alias
@@ -34,7 +33,7 @@ def one_row(spark: SparkSession, node: J) -> J:
     else:
         error = "raise_error('a subquery used as an expression gave more than one row')"
         # maps and variants have no minimum; over a single row any aggregate gives its value
-        pick = "min({0})" if is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
+        pick = "min({0})" if catalyst.is_orderable(spark, node.output().apply(0)) else "max_by({0}, 1)"
         single = f"if(count(1) > 1, {error}, {pick})"
     frame = catalyst.frame(spark, node)
     return normal_form(spark, catalyst.analysed_plan(frame.agg(F.expr(single.format(f"`{frame.columns[0]}`")))))
