@@ -1,8 +1,4 @@
-"""List the crashes that are tested without --long: every stage, and one side of every write.
-
-By night every kind of view is stopped at every write. What a refresh does after a crash depends on the journal alone,
-and tests/refresh/test_decide.py covers every journal.
-"""
+"""List the crashes that are tested without --long: every kind of view, every stage, one side of every write."""
 
 from __future__ import annotations
 
@@ -14,10 +10,14 @@ Crash = tuple[str, str, Stop]
 IN_MEMORY: tuple[Crash, ...] = (
     ("one state in place, merged", "late resume", ("before Journal._write", 1)),
     ("two nested states", "rebuild", ("after MemoryLog.advance", 1)),
+    ("state and view table", "resume", ("before MemoryLog.advance", 1)),
     ("bag", "rollback", ("before MemoryLog.advance", 1)),
+    ("bag, merged", "change", ("after MemoryLog.advance", 1)),
+    ("recursion, merged", "change", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
     ("clusters", "first load", ("after MemoryLog.advance", 1)),  # the log of its points is written, its table is not
+    ("recomputed", "resume", ("after Journal._write", 1)),
     ("by definition", "change that cancels out", ("after Journal.remove", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not

@@ -17,6 +17,7 @@ from deltafold.landing.streams.position import Reading
 from deltafold.store.answer_pointer import PointerFile
 from deltafold.store.dependents import Readers
 from deltafold.store.journal import Journal
+from tests.crash.crash_sandbox import KINDS
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
 from tests.crash.stages import STAGES
@@ -83,11 +84,12 @@ def test_the_writes_we_know_of_are_found() -> None:
 
 
 def test_the_sample_stops_at_every_write_of_a_refresh() -> None:
-    """Protects from a new write, or a stage, that only --long stops at."""
+    """Protects from a new write that only --long stops at, and from a kind of view or a stage that none is."""
     found = {name for module in ROOMS for name in writers(module) if f"{module}:{name}" not in EXEMPT}
     crashes = [*IN_MEMORY, *ON_DELTA, *BY_SIGNAL]
     stopped = {stop[0].split()[1] for _, _, stop in crashes if isinstance(stop, tuple)}
     assert stopped >= found - OF_A_LANDING - OF_UPKEEP
+    assert {kind for kind, _, _ in crashes} == set(KINDS)
     assert {stage for _, stage, _ in crashes} == set(STAGES)
 
 
