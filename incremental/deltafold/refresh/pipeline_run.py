@@ -161,7 +161,8 @@ def _refresh(
             if dataset.fault is not None:
                 raise dataset.fault
             done = dataset.refresh(state, progress and (lambda step: progress(f"{dataset.name}: {step}")))
-            state.targets.update(look_up_versions(dataset.writes))
+            for place, version in look_up_versions(dataset.writes).items():
+                state.targets[place] = version
             seconds = time.monotonic() - start
             if isinstance(done, Report):
                 outcome = NOTHING_TO_DO if done.verdict == NOTHING_TO_DO else REFRESHED
