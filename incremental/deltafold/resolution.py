@@ -41,7 +41,7 @@ from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.refresh.sources.upstream import Inputs, Progress, Targets, UpstreamView
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session_state import temporary_functions
-from deltafold.store.journal import Entry, base_versions
+from deltafold.store.history import Finished, base_versions
 from deltafold.store.snapshot import LastAnswer
 
 if TYPE_CHECKING:
@@ -357,15 +357,14 @@ class ResolvedView:
         wanted = {path: targets[place] for path, place in self.inputs.places.items()}
         return self.measured_points(entry) if entry is not None and wanted.items() <= consumed.items() else None
 
-    def measured_points(self, entry: Entry) -> MeasuredPoints:
+    def measured_points(self, entry: Finished) -> MeasuredPoints:
         """Return the stored answers of the loops that the query calls, as an epoch left them."""
         store = self.view.store
         generation = entry.intent.generation
-        after = entry.after or {}
         tables = {
             number: store.table(generation, name).scan(version)
             for number, name in enumerate(self.compilation.query.loops)
-            if (version := after.get(name)) is not None
+            if (version := entry.after.get(name)) is not None
         }
         return MeasuredPoints({number: table.drop(COPY, BUCKET) for number, table in tables.items()})
 

@@ -33,7 +33,7 @@ from deltafold.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from deltafold.spark.java_errors import explain_errors
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.store.answer_pointer import find_address
-from deltafold.store.journal import Entry, base_versions
+from deltafold.store.history import Finished, base_versions
 from deltafold.store.snapshot import LastAnswer, status_of
 from deltafold.store.view_store import Store
 
@@ -123,7 +123,7 @@ class View:
         """Return the number of rows of the last finished epoch's answer; the query is not analysed for it."""
         return self._last_answer.read_consistently()[1].count()
 
-    def _answer_rows(self, resolved: ResolvedView, entry: Entry, rows: DataFrame) -> DataFrame:
+    def _answer_rows(self, resolved: ResolvedView, entry: Finished, rows: DataFrame) -> DataFrame:
         """Return the answer in the table of an epoch."""
         built = self.store.journal.recipe(entry.intent.fingerprint)
         if built is not None and not resolved.is_of(built):
@@ -182,7 +182,7 @@ class View:
 
     def history(self) -> tuple[Report, ...]:
         """Return the reports of all finished epochs, oldest first."""
-        return tuple(entry.report for entry in self.store.journal.entries() if entry.report is not None)
+        return tuple(event.report for event in self.store.journal.entries() if isinstance(event, Finished))
 
     def status(self) -> Status:
         """Return age and lag of the last epoch, table sizes, unfinished work and quarantined rows; runs no query."""

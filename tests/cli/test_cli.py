@@ -13,7 +13,8 @@ import deltafold
 from deltafold.algebra.recipe import Recipe
 from deltafold.cli import exit_codes
 from deltafold.pipelines import catalogue
-from deltafold.store.journal import Intent, Journal
+from deltafold.store.history import Begun, Finished, Intent
+from deltafold.store.journal import Journal
 from tests.cli.calling import call
 from tests.cli.pretended import ADDRESS, DIFFERENT, REPORT, PretendedView, Row
 from tests.pipelines.declared import MINIMAL, write
@@ -221,8 +222,8 @@ def test_path_is_the_table_of_the_last_finished_epoch_and_needs_no_spark(
     journal = Journal(folder / "journal")
     intent = Intent(view="shop", generation=2, epoch=3, fingerprint="f", buckets=1, sources={})
     journal.record(Recipe(fingerprint="f", columns=(("a b", "int"),)))
-    journal.finish(intent, REPORT, {"state_1": 4, "view": 9})
-    journal.begin(replace(intent, generation=3, epoch=1))
+    journal.finish(Finished(intent, REPORT, {"state_1": 4, "view": 9}))
+    journal.begin(Begun(replace(intent, generation=3, epoch=1)))
     assert call("path", "shop").stdout == f"{folder}/g2/view\n"
     told = facts("path", "shop")
     assert {name: told[name] for name in ("path", "table", "version", "generation", "epoch", "columns")} == {

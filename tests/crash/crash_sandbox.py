@@ -20,6 +20,7 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Files, Policy, View, Warehouse, iterate, nearest
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake
+from deltafold.store.history import Finished, as_complete
 from deltafold.store.journal import Journal
 from tests.local_rows import local
 from tests.sandbox import sandbox_of
@@ -130,12 +131,12 @@ class CrashSandbox:
     def unfinished(self) -> bool:
         """Whether the last epoch in the journal is unfinished."""
         last = Journal(self.journal).last()
-        return last is not None and last.report is None
+        return last is not None and not isinstance(last, Finished)
 
     @property
     def finished(self) -> int:
         """The number of complete epochs; parts do not count."""
-        return sum(entry.complete for entry in Journal(self.journal).entries())
+        return sum(as_complete(event) is not None for event in Journal(self.journal).entries())
 
     def batch(self, version: int | None = None) -> Rows:
         """The batch answer at a version, or at the latest."""

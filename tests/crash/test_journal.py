@@ -14,7 +14,8 @@ import pytest
 from deltafold.algebra.errors import BusyError, StateError
 from deltafold.algebra.results.report import Report
 from deltafold.lake.durable import lock
-from deltafold.store.journal import Intent, Journal, Pin
+from deltafold.store.history import Begun, Finished, Intent, Pin
+from deltafold.store.journal import Journal
 from tests.crash.points import Killed, watched
 
 HOLD = """
@@ -39,6 +40,10 @@ def intent(epoch: int, generation: int = 1) -> Intent:
     )
 
 
+def begun(epoch: int, generation: int = 1) -> Begun:
+    return Begun(intent(epoch, generation))
+
+
 def report(epoch: int) -> Report:
     return Report(view="v", epoch=epoch, generation=1, verdict="applied", sentence="", versions={"orders": (None, 3)})
 
@@ -46,21 +51,17 @@ def report(epoch: int) -> Report:
 def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Protects from an epoch that is resumed with other versions than it began with."""
     journal = Journal(tmp_path)
-    journal.begin(intent(1))
-    last = journal.last()
-    assert last is not None
-    assert (last.intent, last.report) == (intent(1), None)
-    journal.finish(intent(1), report(1), {"state_1": 4})
-    last = journal.last()
-    assert last is not None
-    assert (last.intent, last.report, last.after) == (intent(1), report(1), {"state_1": 4})
+    journal.begin(begun(1))
+    assert journal.last() == begun(1)
+    journal.finish(Finished(intent(1), report(1), {"state_1": 4}))
+    assert journal.last() == Finished(intent(1), report(1), {"state_1": 4})
 
 
 def test_the_newest_epoch_of_the_newest_generation_is_last(tmp_path: Path) -> None:
     """Protects from names that sort differently from numbers."""
     journal = Journal(tmp_path)
     for generation, epoch in [(9, 1), (10, 2), (10, 10), (10, 9), (2, 1000)]:
-        journal.begin(intent(epoch, generation))
+        journal.begin(begun(epoch, generation))
     last = journal.last()
     assert last is not None
     assert (last.intent.generation, last.intent.epoch) == (10, 10)
@@ -69,19 +70,19 @@ def test_the_newest_epoch_of_the_newest_generation_is_last(tmp_path: Path) -> No
 def test_a_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a half-written journal file: what a crash leaves before the rename is not looked at."""
     journal = Journal(tmp_path)
-    journal.begin(intent(1))
+    journal.begin(begun(1))
 
     def stop(*_: object, **__: object) -> None:
         raise Killed
 
     monkeypatch.setattr(Path, "replace", stop)
     with pytest.raises(Killed):
-        journal.finish(intent(1), report(1), {})
+        journal.finish(Finished(intent(1), report(1), {}))
     with pytest.raises(Killed):
-        journal.begin(intent(2))
+        journal.begin(begun(2))
     monkeypatch.undo()
-    assert [entry.report for entry in journal.entries()] == [None]
-    journal.begin(intent(2))
+    assert journal.entries() == (begun(1),)
+    journal.begin(begun(2))
     assert len(journal.entries()) == 2
 
 
@@ -96,7 +97,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """Protects from reading what only a later release understands."""
     journal = Journal(tmp_path)
-    journal.begin(intent(1))
+    journal.begin(begun(1))
     [file] = tmp_path.glob("*.json")
     content = json.loads(file.read_text())
     content["intent"]["format"] = 99
@@ -108,7 +109,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_withdrawing_twice_is_withdrawing(tmp_path: Path) -> None:
     """Protects from a crash between a withdrawal and what follows."""
     journal = Journal(tmp_path)
-    journal.begin(intent(1))
+    journal.begin(begun(1))
     with watched() as run:
         journal.remove(intent(1))
         journal.remove(intent(1))
@@ -120,8 +121,8 @@ def test_old_entries_are_forgotten(tmp_path: Path) -> None:
     """Protects from a journal that grows for ever, and from one that forgets where the view stands."""
     journal = Journal(tmp_path)
     for epoch in range(1, 8):
-        journal.finish(intent(epoch), report(epoch), {"state_1": epoch})
-    journal.begin(intent(8))
+        journal.finish(Finished(intent(epoch), report(epoch), {"state_1": epoch}))
+    journal.begin(begun(8))
     assert journal.prune(3) == 5
     assert [entry.intent.epoch for entry in journal.entries()] == [6, 7, 8]
     assert journal.prune(3) == 0

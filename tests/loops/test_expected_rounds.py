@@ -5,15 +5,15 @@ from __future__ import annotations
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Report
 from deltafold.refresh.mode import levels, recent_rounds
-from deltafold.store.journal import Entry, Intent
+from deltafold.store.history import Begun, Finished, Intent
 
 
-def entry(epoch: int, mode: str = "incremental", **rounds: list[int]) -> Entry:
+def entry(epoch: int, mode: str = "incremental", **rounds: list[int]) -> Finished:
     """A finished epoch whose loop moved so many rows in each round."""
     report = Report(
         view="v", epoch=epoch, generation=1, verdict="applied", sentence="", rounds={"loop_1": rounds} if rounds else {}
     )
-    return Entry(intent(epoch, mode), report, {})
+    return Finished(intent(epoch, mode), report, {})
 
 
 def intent(epoch: int, mode: str = "incremental") -> Intent:
@@ -35,5 +35,5 @@ def test_the_last_epochs_count() -> None:
 
 
 def test_epochs_without_a_loop_or_of_another_mode_tell_nothing() -> None:
-    others = [entry(2), entry(3, mode="recompute", levels=[1]), Entry(intent(4), None)]
+    others = [entry(2), entry(3, mode="recompute", levels=[1]), Begun(intent(4))]
     assert recent_rounds(others, Tuning()) == {} and levels(others) == {}

@@ -10,7 +10,8 @@ from deltafold.algebra.results.report import Report
 from deltafold.operations.retention import Need, needs_of_sources, needs_of_view, superseded_since
 from deltafold.store.answer_pointer import PointerFile
 from deltafold.store.dependents import Reader, Readers
-from deltafold.store.journal import Chunk, Intent, Journal, Pin
+from deltafold.store.history import AnswerPin, Begun, Chunk, Finished, Intent, Pin
+from deltafold.store.journal import Journal
 
 DONE = Report(view="v", epoch=1, generation=1, verdict="applied", sentence="")
 
@@ -19,9 +20,13 @@ def epoch(folder: Path, pins: dict[str, Pin], number: int = 1, done: bool = True
     intent = Intent(view=folder.name, generation=1, epoch=number, fingerprint="f", buckets=1, sources=pins)
     journal = Journal(folder / "journal")
     if done:
-        journal.finish(intent, DONE, dict(tables))
+        journal.finish(Finished(intent, DONE, dict(tables)))
     else:
-        journal.begin(intent)
+        journal.begin(Begun(intent))
+
+
+def answer(before: int, after: int, identity: str, place: str, place_before: str = "", **bases: int) -> Pin:
+    return AnswerPin(before, after, identity, place=place, place_before=place_before or place, bases=bases)
 
 
 def test_the_last_epochs_of_all_views_and_of_those_above_are_needed(tmp_path: Path) -> None:
@@ -31,9 +36,9 @@ def test_the_last_epochs_of_all_views_and_of_those_above_are_needed(tmp_path: Pa
     epoch(low, {"t": Pin(3, 9, "a")}, state_1=7)
     epoch(beside, {"t": Pin(None, 4, "a")}, view=1)
     epoch(beside, {"t": Pin(4, 6, "a")}, number=2, done=False)
-    epoch(mid, {"lows": Pin(1, 5, "b", place="g1/state_1", bases={"t": 8})}, view=2)
-    epoch(mid, {"lows": Pin(5, 6, "b", place="g2/state_1", left="g1/state_1", bases={"t": 9})}, number=2, done=False)
-    epoch(top, {"mids": Pin(1, 2, "c", place="g1/view", bases={"lows/t": 2})}, view=1)
+    epoch(mid, {"lows": answer(1, 5, "b", "g1/state_1", t=8)}, view=2)
+    epoch(mid, {"lows": answer(5, 6, "b", "g2/state_1", "g1/state_1", t=9)}, number=2, done=False)
+    epoch(top, {"mids": answer(1, 2, "c", "g1/view", **{"lows/t": 2})}, view=1)
     Readers(low).add(Reader(str(mid), "lows"))
     Readers(low).add(Reader(str(tmp_path / "gone"), "lows"))
     Readers(mid).add(Reader(str(top), "mids"))
@@ -65,11 +70,11 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
     """Protects from removing a table that readers have only just left: a rebuild in parts, or a crash, takes long."""
     journal = Journal(tmp_path / "journal")
     intent = Intent(view="v", generation=1, epoch=1, fingerprint="f", buckets=1, sources={})
-    journal.finish(intent, replace(DONE, finished="2026-01-01"), {"view": 0})
+    journal.finish(Finished(intent, replace(DONE, finished="2026-01-01"), {"view": 0}))
     for number, day in ((1, "2026-01-02"), (2, "2026-01-09")):
         assert superseded_since(tmp_path, 1) is None
-        part = replace(intent, generation=2, epoch=number, part=Chunk(number, 2, 1))
-        journal.finish(part, replace(DONE, finished=day), {"view": number})
+        part = replace(intent, generation=2, epoch=number, extent=Chunk(number, 2, 1))
+        journal.finish(Finished(part, replace(DONE, finished=day), {"view": number}))
     assert superseded_since(tmp_path, 1) == "2026-01-09"
     address = Address(
         view="v",
@@ -84,7 +89,7 @@ def test_a_generation_is_superseded_when_readers_have_the_next(tmp_path: Path) -
     )
     PointerFile(tmp_path).write(address)
     assert superseded_since(tmp_path, 1) == "2026-01-12"
-    journal.finish(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0})
+    journal.finish(Finished(replace(intent, generation=3), replace(DONE, finished="2026-01-15"), {"view": 0}))
     assert (superseded_since(tmp_path, 1), superseded_since(tmp_path, 2)) == ("2026-01-12", "2026-01-15")
     assert superseded_since(tmp_path, 3) is None
 
@@ -95,8 +100,8 @@ def test_who_reads_a_view(tmp_path: Path) -> None:
     for reader in (mid, other, new, tmp_path / "gone"):
         Readers(low).add(Reader(str(reader), "lows"))
     Readers(low).add(Reader(str(other), "", {"g1/view": 1}))  # a branch is no reader in this sense
-    epoch(mid, {"lows": Pin(1, 5, "mine", place="g1/view")}, view=2)
-    epoch(other, {"lows": Pin(1, 5, "another", place="g1/view")}, view=2)
+    epoch(mid, {"lows": answer(1, 5, "mine", "g1/view")}, view=2)
+    epoch(other, {"lows": answer(1, 5, "another", "g1/view")}, view=2)
     new.mkdir()
     assert Readers(low).views(lambda pin: pin.identity == "mine") == ("mid", "new")
     epoch(mid, {"t": Pin(1, 5, "mine")}, number=2, view=2)

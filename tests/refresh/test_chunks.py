@@ -10,7 +10,7 @@ import pytest
 from deltafold.algebra.errors import UsageError
 from deltafold.api import Delta
 from deltafold.refresh import chunks, incremental_refresh
-from deltafold.store.journal import Chunk
+from deltafold.store.history import Chunk
 from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 

@@ -30,8 +30,19 @@ from deltafold.refresh.decide import (
     TakeRest,
     decide,
 )
-from deltafold.store.history import Begun, Copying, Event, Failed, Finished, History, number_of
-from deltafold.store.journal import Chunk, Intent, Pin
+from deltafold.store.history import (
+    WHOLE,
+    Begun,
+    Chunk,
+    Copying,
+    Event,
+    Failed,
+    Finished,
+    History,
+    Intent,
+    Pin,
+    number_of,
+)
 from tests.night import every
 
 CHUNKS = 2
@@ -53,21 +64,23 @@ def event(
         fingerprint="f",
         buckets=1,
         sources={"t": Pin(None, version, "")},
-        part=None if chunk is None else Chunk(chunk, CHUNKS, 1),
-        rearranges=kind is Copying,
-        takes_back=kind is Failed,
+        extent=WHOLE if chunk is None else Chunk(chunk, CHUNKS, 1),
     )
     if kind is not Finished:
         return kind(intent)  # type: ignore[call-arg]
     verdict = TAKEN_BACK if taken_back else APPLIED
-    return Finished(intent, Report(view="v", epoch=epoch, generation=generation, verdict=verdict, sentence=""), None)
+    return Finished(intent, Report(view="v", epoch=epoch, generation=generation, verdict=verdict, sentence=""), {})
 
 
 def change(of: Event, **changes: Any) -> Event:
     """The same epoch with another kind, generation, number, or `taken_back`."""
-    part, taken_back = of.intent.part, isinstance(of, Finished) and of.taken_back
+    chunk, taken_back = chunk_of(of), isinstance(of, Finished) and of.taken_back
     known = {"kind": type(of), "generation": of.intent.generation, "epoch": of.intent.epoch, "version": version_of(of)}
-    return event(**(known | {"chunk": part and part.number, "taken_back": taken_back} | changes))
+    return event(**(known | {"chunk": chunk, "taken_back": taken_back} | changes))
+
+
+def chunk_of(of: Event) -> int | None:
+    return of.intent.extent.number if isinstance(of.intent.extent, Chunk) else None
 
 
 def version_of(of: Event) -> int:
@@ -76,7 +89,7 @@ def version_of(of: Event) -> int:
 
 def rows(of: Event) -> object:
     """What the tables contain after an epoch."""
-    return version_of(of), of.intent.part if of.intent.part and not of.intent.part.last else None
+    return version_of(of), None if of.intent.arrives else chunk_of(of)
 
 
 @dataclass(frozen=True)
@@ -168,8 +181,9 @@ def perform(disk: Disk, step: Step, target: int) -> Outcomes:
         case Resume(begun):
             yield from run(disk, begun, another=True)
         case TakeChunk(last):
-            assert last.intent.part
-            following = change(last, kind=Begun, epoch=last.intent.epoch + 1, chunk=last.intent.part.number + 1)
+            chunk = chunk_of(last)
+            assert chunk is not None
+            following = change(last, kind=Begun, epoch=last.intent.epoch + 1, chunk=chunk + 1)
             yield from run(disk, change(following, taken_back=False), another=True)
         case TakeRest(last):
             rest = event(Begun, last.intent.generation, last.intent.epoch + 1, target, CHUNKS)

@@ -11,18 +11,20 @@ from deltafold.algebra.program import Estimate
 from deltafold.algebra.results.report import EpochVerdict, Report
 from deltafold.algebra.tuning import Tuning
 from deltafold.refresh.mode import Choice, CostBased, corrections
-from deltafold.store.journal import Entry, Intent
+from deltafold.store.history import Finished, Intent
 
 ESTIMATES = {"incremental": 2.0, "recompute": 0.5}
 TUNING = Tuning(new_table_seconds=1.5, timed_epochs=3)
 
 
-def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: EpochVerdict = "applied") -> Entry:
+def entry(mode: str, epoch: int, seconds: float, generation: int = 1, verdict: EpochVerdict = "applied") -> Finished:
     report = Report(
         view="v", epoch=epoch, generation=generation, verdict=verdict, sentence="", seconds=seconds, estimates=ESTIMATES
     )
-    return Entry(
-        Intent(view="v", generation=generation, epoch=epoch, fingerprint="f", buckets=1, sources={}, mode=mode), report
+    return Finished(
+        Intent(view="v", generation=generation, epoch=epoch, fingerprint="f", buckets=1, sources={}, mode=mode),
+        report,
+        {},
     )
 
 
@@ -55,7 +57,7 @@ def test_the_latest_epochs_count_by_their_median() -> None:
     assert corrections(entries, TUNING) == {"incremental": 1.0}
 
 
-def choice(*entries: Entry, refresh: float = ESTIMATES["incremental"]) -> Choice:
+def choice(*entries: Finished, refresh: float = ESTIMATES["incremental"]) -> Choice:
     """The choice for the next epoch, of a query that is estimated as ESTIMATES say."""
     modes: Any = [SimpleNamespace(mode=mode, program=None, invariant=()) for mode in ESTIMATES]
     estimate = Estimate(refresh, ESTIMATES["recompute"], 0.1)
@@ -64,7 +66,7 @@ def choice(*entries: Entry, refresh: float = ESTIMATES["incremental"]) -> Choice
     return policy.choose(journal, {}, {}, TUNING)
 
 
-def chosen(*entries: Entry) -> str:
+def chosen(*entries: Finished) -> str:
     return choice(*entries).strategy.mode
 
 

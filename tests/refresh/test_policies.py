@@ -11,7 +11,7 @@ from deltafold.algebra.errors import DeltafoldError, RefusedError
 from deltafold.algebra.program import Estimate
 from deltafold.algebra.tuning import CostRates, Tuning
 from deltafold.refresh import incremental_refresh, mode
-from deltafold.store.journal import Entry
+from deltafold.store.history import Event, Finished
 from tests.night import night
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
@@ -116,8 +116,8 @@ def test_a_trial_costs_little_or_what_was_lost(sandbox: MemorySandbox) -> None:
     checked(view)
     load, refresh = view.store.journal.entries()
 
-    def timed(entry: Entry, seconds: float) -> Entry:
-        assert entry.report is not None
+    def timed(entry: Event, seconds: float) -> Finished:
+        assert isinstance(entry, Finished)
         return replace(entry, report=replace(entry.report, seconds=seconds))
 
     def bounds(loaded: float, refreshes: int) -> list[float]:

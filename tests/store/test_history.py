@@ -1,35 +1,51 @@
-"""The values of a view's history and the files of its journal say the same, in both directions."""
+"""The values of a view's history and the files of its journal are the same, in both directions."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltafold.algebra.results.report import TAKEN_BACK, EpochVerdict, Report
-from deltafold.store.history import Copying, Failed, Finished, History, entry_of, event_of, number_of, read_history
-from deltafold.store.journal import Chunk, Entry, Intent, Journal, Pin
-
-NUMBERS, TEXTS = st.integers(0, 9), st.sampled_from(["", "a", "b"])
-TABLES = st.dictionaries(st.sampled_from(["state_1", "view"]), st.none() | NUMBERS, max_size=2)
-PINS = st.builds(
+from deltafold.algebra.results.report import REBUCKETED, TAKEN_BACK, EpochVerdict, Report
+from deltafold.store.history import (
+    WHOLE,
+    AnswerPin,
+    Begun,
+    Chunk,
+    Copying,
+    Event,
+    Failed,
+    Finished,
+    History,
+    Intent,
     Pin,
-    st.none() | NUMBERS,
-    NUMBERS,
-    TEXTS,
-    place=st.none() | st.just("g1/view"),
-    left=st.none() | st.just("g1/view"),
-    bases=st.dictionaries(TEXTS, NUMBERS, max_size=2),
-    start=st.none() | NUMBERS,
-    commit=TEXTS,
-    via=st.none() | NUMBERS,
+    Rest,
+    number_of,
 )
+from deltafold.store.journal import Journal
+
+SHAPES = json.loads((Path(__file__).parent / "shapes.json").read_text())
+"""The files of each kind of epoch, as the release before wrote them."""
+NUMBERS, TEXTS = st.integers(0, 9), st.sampled_from(["", "a", "b"])
+PLACES = st.sampled_from(["g1/view", "g2/view"])
+SOURCES = ["t", "d"]
+TABLES = st.dictionaries(st.sampled_from(["state_1", "view"]), st.none() | NUMBERS, max_size=2)
+BASES = st.dictionaries(TEXTS, NUMBERS, max_size=2)
+PINS = st.builds(Pin, st.none() | NUMBERS, NUMBERS, TEXTS, commit=TEXTS) | st.builds(
+    AnswerPin, st.none() | NUMBERS, NUMBERS, TEXTS, place=PLACES, place_before=PLACES, bases=BASES
+)
+STARTS = st.fixed_dictionaries(dict.fromkeys(SOURCES, st.none() | NUMBERS))
 CHUNKS = st.integers(1, 3).flatmap(
-    lambda of: st.builds(Chunk, st.integers(1, of), st.just(of), NUMBERS, whole=st.booleans())
+    lambda of: st.builds(Chunk, st.integers(1, of), st.just(of), NUMBERS, whole=st.booleans(), starts=STARTS)
+)
+RESTS = st.builds(
+    Rest, st.just(3), st.just(3), NUMBERS, starts=STARTS, ends=st.fixed_dictionaries(dict.fromkeys(SOURCES, NUMBERS))
 )
 INTENTS = st.builds(
     Intent,
@@ -38,14 +54,13 @@ INTENTS = st.builds(
     epoch=st.integers(1, 4),
     fingerprint=TEXTS,
     buckets=NUMBERS,
-    sources=st.dictionaries(st.sampled_from(["t", "d"]), PINS, max_size=2),
+    sources=st.fixed_dictionaries(dict.fromkeys(SOURCES, PINS)),
     tables=TABLES,
     mode=st.sampled_from(["incremental", "recompute"]),
     constraints=st.lists(TEXTS, max_size=1),
     relied=st.lists(TEXTS, max_size=1),
-    part=st.none() | CHUNKS,
+    extent=st.just(WHOLE) | CHUNKS | RESTS,
     states=st.dictionaries(TEXTS, st.lists(TEXTS, max_size=2), max_size=1),
-    rearranges=st.booleans(),
     lost=TEXTS,
     losses=NUMBERS,
 )
@@ -59,63 +74,76 @@ REPORTS = st.builds(
     partitions=st.none() | st.just(("a",)),
     because=st.just(()) | st.just(("the query",)),
 )
-BEGUN = st.builds(Entry, INTENTS, st.none())
-FAILED = BEGUN.map(
-    lambda entry: dataclasses.replace(
-        entry, intent=dataclasses.replace(entry.intent, takes_back=True, rearranges=False)
-    )
+EVENTS = st.one_of(
+    *(st.builds(kind, INTENTS) for kind in (Begun, Copying, Failed)), st.builds(Finished, INTENTS, REPORTS, TABLES)
 )
-FINISHED = st.builds(Entry, INTENTS, REPORTS, TABLES)
-ENTRIES = BEGUN | FAILED | FINISHED
-"""Every shape that the code can write: a copy is never taken back, and a finished epoch has nothing to restore."""
 
 
-def write(journal: Journal, entry: Entry) -> None:
-    if entry.report is None:
-        journal.begin(entry.intent)
+def write(journal: Journal, event: Event) -> None:
+    if isinstance(event, Finished):
+        journal.finish(event)
     else:
-        journal.finish(entry.intent, entry.report, entry.after)
+        journal.begin(event)
 
 
 def texts(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-@given(st.lists(ENTRIES, max_size=5, unique_by=lambda entry: (entry.intent.generation, entry.intent.epoch)))
+@given(st.lists(EVENTS, max_size=5, unique_by=number_of))
 @settings(max_examples=25)
-def test_a_history_says_what_the_files_say(entries: list[Entry]) -> None:
-    """Files give a history, which gives the same files; and events give files, which give the same events."""
-    entries.sort(key=lambda entry: (entry.intent.generation, entry.intent.epoch))
-    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        journal, copy = Journal(Path(first)), Journal(Path(second))
-        for entry in entries:
-            write(journal, entry)
-        events = tuple(event_of(journal.entry(*number)) for number in journal.numbers())
-        assert events == tuple(map(event_of, entries))
+def test_a_history_is_what_was_written(events: list[Event]) -> None:
+    """Events give files, which give the same events; a history ends at the last complete one."""
+    events.sort(key=number_of)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder))
         for event in events:
-            write(copy, entry_of(event))
-        assert texts(Path(first)) == texts(Path(second))
-        history = read_history(journal)
-        assert history.events == events[len(events) - len(history.events) :]
+            write(journal, event)
+        assert journal.entries() == tuple(events)
+        history = journal.history()
         assert history.numbers == tuple(map(number_of, events))
-        complete = [event for event in events if isinstance(event, Finished) and event.complete]
-        assert [e for e in history.events if isinstance(e, Finished) and e.complete] == complete[-1:]
-        assert history.events[:1] == (tuple(complete[-1:]) or events[:1])
-        assert read_history(journal, history) == history
+        complete = [number for number, event in enumerate(events) if isinstance(event, Finished) and event.complete]
+        assert history.events == tuple(events[complete[-1] if complete else 0 :])
+        assert history.complete == (events[complete[-1]] if complete else None)
+        assert journal.history(history) == history
 
 
-@given(ENTRIES)
-@settings(max_examples=25)
-def test_an_event_has_one_meaning(entry: Entry) -> None:
-    """The nullable fields of an entry are one of four events, and the event says all of them."""
-    event, intent = event_of(entry), entry.intent
-    assert entry_of(event) == entry
-    assert isinstance(event, Finished) == (entry.report is not None)
-    assert isinstance(event, Failed) == intent.takes_back
-    assert isinstance(event, Copying) == (entry.report is None and intent.rearranges)
-    if isinstance(event, Finished):
-        assert event.complete == entry.complete
-        assert event.taken_back == (entry.report is not None and entry.report.verdict == TAKEN_BACK)
+@pytest.mark.parametrize("shape", [name for name in SHAPES if "early" not in name])
+def test_files_of_the_release_before_are_written_again_as_they_were(tmp_path: Path, shape: str) -> None:
+    """Protects from an epoch that another release began and this one finishes otherwise."""
+    event = read_shape(tmp_path, shape)
+    [path] = tmp_path.glob("g*.json")
+    stored = path.read_text()
+    write(Journal(tmp_path), event)
+    assert path.read_text() == stored
+    kind = {"begun": Begun, "chunk": Begun, "rest": Begun, "a": Begun, "copying": Copying, "failed": Failed}
+    assert type(event) is kind.get(shape.split()[0].strip(","), Finished)
+
+
+def test_what_an_epoch_reads(tmp_path: Path) -> None:
+    """Protects from a vacuum of a version that a chunk still reads, and from rows read in another table of a view."""
+    extents = {name: read_shape(tmp_path / name, name).intent.extent for name in SHAPES}
+    assert extents["chunk of a first load"] == Chunk(1, 3, 1000, starts={"t": None})
+    assert extents["chunk of a change"] == Chunk(2, 3, 1000, starts={"t": 4, "lows": 1})
+    assert extents["rest of a change"] == Rest(3, 3, 1000, starts={"t": 4, "d": None}, ends={"t": 6, "d": 2})
+    assert [extents["rest of a change"].passed(name) for name in ("t", "d")] == [(4, 6), (2,)]
+    assert extents["finished chunk of an early release"] == Chunk(2, 3, 1000, whole=True, starts={"t": 4})
+    rebuilt = read_shape(tmp_path / "rebuilt", "begun over a rebuilt view").intent.sources["lows"]
+    assert rebuilt == AnswerPin(1, 5, "b", place="g2/state_1", place_before="g1/state_1", bases={"t": 8})
+    taken_back = read_shape(tmp_path / "back", "taken back")
+    assert isinstance(taken_back, Finished) and taken_back.taken_back and taken_back.report.verdict == TAKEN_BACK
+    copied = read_shape(tmp_path / "copied", "finished copy")
+    assert isinstance(copied, Finished) and copied.report.verdict == REBUCKETED
+
+
+def read_shape(folder: Path, shape: str) -> Event:
+    """Return the event in a file of the release before."""
+    folder.mkdir(exist_ok=True)
+    intent = SHAPES[shape]["intent"]
+    path = folder / f"g{intent['generation']:05d}-e{intent['epoch']:09d}.json"
+    path.write_text(json.dumps(SHAPES[shape], sort_keys=True))
+    [event] = Journal(folder).entries()
+    return event
 
 
 def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
@@ -125,8 +153,8 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
         intent = Intent(view="v", generation=1, epoch=number, fingerprint="", buckets=1, sources={})
         report = Report(view="v", epoch=number, generation=1, verdict="applied", sentence="")
         chunk = Chunk(number, 6, 1)
-        journal.finish(dataclasses.replace(intent, part=chunk), report, {})
+        journal.finish(Finished(dataclasses.replace(intent, extent=chunk), report, {}))
         for path in sorted(tmp_path.glob("*.json"))[:-2]:
             path.write_text("damaged")
-        history = read_history(journal, history)
-        assert [event.intent.part for event in history.events] == [Chunk(n, 6, 1) for n in range(1, number + 1)]
+        history = journal.history(history)
+        assert [event.intent.extent for event in history.events] == [Chunk(n, 6, 1) for n in range(1, number + 1)]

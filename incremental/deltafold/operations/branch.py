@@ -28,7 +28,8 @@ from deltafold.spark.catalyst import JavaError
 from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.dependents import Reader, Readers
-from deltafold.store.journal import Entry, Journal, Pin
+from deltafold.store.history import WHOLE, AnswerPin, Finished
+from deltafold.store.journal import Journal
 from deltafold.store.snapshot import LastAnswer
 from deltafold.store.view_store import Store
 from deltafold.telemetry import now
@@ -87,7 +88,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
         entry = LastAnswer(store).entry
         make_private(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
-        written = (entry.after or {}).items()
+        written = entry.after.items()
         versions = {f"g{entry.intent.generation}/{name}": version for name, version in written if version is not None}
         if not versions:
             raise StateError(
@@ -156,9 +157,9 @@ def _hide_folder(folder: Place) -> Path | None:
     return hidden
 
 
-def _has_pinned_table(store: Store, pin: Pin) -> bool:
+def _has_pinned_table(store: Store, pin: AnswerPin) -> bool:
     """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
-    table = store.table_at(pin.place or "")
+    table = store.table_at(pin.place)
     return table.version() is None or table.identity() == pin.identity
 
 
@@ -172,12 +173,12 @@ def _check_unread(store: Store, readers: Collection[str]) -> None:
         )
 
 
-def _clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
+def _clone_tables(store: Store, scratch: Store, entry: Finished) -> None:
     """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()
     try:
-        for name, version in (entry.after or {}).items():
+        for name, version in entry.after.items():
             table = scratch.table(1, name)
             assert version is not None
             table.clone(store.table(entry.intent.generation, name), version)
@@ -187,8 +188,7 @@ def _clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
             f"Delta could not clone the tables of view {store.view}: {cause(error)}. Try again."
         ) from error
     # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
-    intent = replace(entry.intent, view=scratch.view, generation=1, part=None, lost="")
-    assert entry.report is not None
+    intent = replace(entry.intent, view=scratch.view, generation=1, extent=WHOLE, lost="")
     sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
     report = replace(
         entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=(),
@@ -197,4 +197,4 @@ def _clone_tables(store: Store, scratch: Store, entry: Entry) -> None:
     journal = Journal(scratch.folder / "journal")
     if recipe := store.journal.recipe(intent.fingerprint):
         journal.record(recipe)
-    journal.finish(intent, report, after)
+    journal.finish(Finished(intent, report, after))

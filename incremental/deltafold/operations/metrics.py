@@ -72,7 +72,7 @@ class Metrics:
         """Write the gauges of a view's status and of its last finished epoch."""
         done = self.store.journal.last_complete()
         samples = list(_status_samples(status))
-        if done is not None and done.report is not None:
+        if done is not None:
             samples += [("losses", {}, done.intent.losses), *_report_samples(done.report)]
         self._write("view", samples)
 

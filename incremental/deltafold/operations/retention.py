@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.store.answer_pointer import PointerFile
 from deltafold.store.dependents import Readers
-from deltafold.store.journal import Entry, Journal, base_versions
+from deltafold.store.history import AnswerPin, Event, Finished, as_complete, base_versions
+from deltafold.store.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Need:
 def needs_of_view(folder: Place) -> Iterator[Need]:
     """Return the versions of a view's own tables that its journal, readers and branches need; table: `g1/state_1`."""
     for entry in _entries_with_pins(Journal(folder / "journal")):
-        for name, version in (entry.after or {}).items():
+        for name, version in entry.after.items() if isinstance(entry, Finished) else ():
             if version is not None:
                 yield Need(f"g{entry.intent.generation}/{name}", version, "its last epoch")
     for reader in Readers(folder).all():
@@ -41,12 +42,12 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
                 yield Need(name, version, f"branch {who}")
         for entry in _entries_with_pins(reader.journal):
             pin = entry.intent.sources.get(reader.source)
-            if pin is not None and pin.place is not None:
+            if isinstance(pin, AnswerPin):
                 yield Need(pin.place, pin.after, f"view {who}")
-                for version in pin.passed:
-                    yield Need(pin.left or pin.place, version, f"view {who}")
-                if entry.report is None and pin.before is not None:
-                    yield Need(pin.left or pin.place, pin.before, f"view {who}")
+                for version in entry.intent.extent.passed(reader.source):
+                    yield Need(pin.place_before, version, f"view {who}")
+                if not isinstance(entry, Finished) and pin.before is not None:
+                    yield Need(pin.place_before, pin.before, f"view {who}")
 
 
 def needs_of_sources(views: Place) -> Iterator[Need]:
@@ -64,14 +65,12 @@ def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]
     Each with the name of the reader; the sources are named by their path from the view in `folder`.
     """
     for entry in _entries_with_pins(Journal(folder / "journal")):
-        pins = entry.intent.sources.items()
         yield folder.name, base_versions(entry.intent.sources)
-        if entry.report is None:
-            befores = {name: pin.before for name, pin in pins if pin.before is not None and pin.place is None}
-            yield folder.name, befores
-        for name, pin in pins:
-            if pin.place is None:
-                yield from ((folder.name, {name: version}) for version in pin.passed)
+        tables = {name: pin for name, pin in entry.intent.sources.items() if not isinstance(pin, AnswerPin)}
+        if not isinstance(entry, Finished):
+            yield folder.name, {name: pin.before for name, pin in tables.items() if pin.before is not None}
+        for name in tables:
+            yield from ((folder.name, {name: version}) for version in entry.intent.extent.passed(name))
     for reader in Readers(folder).all():
         for who, versions in pinned_base_versions(place_of(reader.folder)):
             if reader.source:
@@ -88,15 +87,15 @@ def superseded_since(folder: Place, generation: int) -> str | None:
     """
     began: dict[int, str] = {}
     for entry in Journal(folder / "journal").entries():
-        if entry.complete and entry.report is not None:
-            began.setdefault(entry.intent.generation, entry.report.finished)
+        if done := as_complete(entry):
+            began.setdefault(done.intent.generation, done.report.finished)
     if pointer := PointerFile(folder).read():
         began[pointer.generation] = pointer.since
     return min((since for number, since in began.items() if number > generation), default=None)
 
 
-def _entries_with_pins(journal: Journal) -> list[Entry]:
+def _entries_with_pins(journal: Journal) -> list[Event]:
     """Return the last complete epoch and the entries begun after it, whose pins must stay readable."""
     entries = journal.entries()
-    last = max((number for number, entry in enumerate(entries) if entry.complete), default=0)
+    last = max((number for number, entry in enumerate(entries) if as_complete(entry)), default=0)
     return list(entries[last:])

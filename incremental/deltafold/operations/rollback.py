@@ -34,7 +34,8 @@ from deltafold.refresh.reporting import report_of
 from deltafold.refresh.sources.upstream import Inputs, Progress
 from deltafold.refresh.state_reuse import COPIED
 from deltafold.store.answer_pointer import AnswerPointer
-from deltafold.store.journal import Entry, Intent, never_refreshed
+from deltafold.store.history import WHOLE, AnswerPin, Begun, Copying, Finished, Intent, as_complete
+from deltafold.store.journal import never_refreshed
 from deltafold.store.view_store import Store
 from deltafold.telemetry import Work, log_work
 
@@ -60,8 +61,8 @@ class Rollback:
         if type(buckets) is not int or not 1 <= buckets <= most:
             raise UsageError(f"view {view}: it cannot be stored in {buckets!r} buckets. Choose 1 to {most}.")
         with self._lock("rebucket") as work:
-            last = self._store.journal.last()
-            if last is None or not last.complete or not last.after:
+            last = as_complete(self._store.journal.last())
+            if last is None or not last.after:
                 raise never_refreshed(view)
             if last.intent.buckets == buckets:
                 raise UsageError(
@@ -75,8 +76,8 @@ class Rollback:
 
         Does nothing where that epoch is unfinished, or of another query: upkeep refuses both.
         """
-        last = self._store.journal.last()
-        if last is None or not last.complete or not last.after or self._planner.find_redefinition(last):
+        last = as_complete(self._store.journal.last())
+        if last is None or not last.after or self._planner.find_redefinition(last):
             return None
         strategy = self._mode_policy.of(last.intent.mode)
         tuning = self._store.tuning
@@ -112,7 +113,7 @@ class Rollback:
             store.journal.forget_copy()
             yield work
 
-    def _start_generation(self, entry: Entry, what: str, buckets: int, progress: Progress | None) -> Report:
+    def _start_generation(self, entry: Finished, what: str, buckets: int, progress: Progress | None) -> Report:
         """Copy an epoch as the first one of a new generation; what: the purpose, for an error."""
         self._pointer.begin()
         strategy = self._mode_policy.of(entry.intent.mode)
@@ -121,24 +122,21 @@ class Rollback:
             raise redefinition.refuse(f"To {what}, restore what was; else rebuild the view")
         self._inputs.check(entry.intent.sources)
         check_layout(self._store, entry.intent.generation, strategy)
-        pins = {
-            name: replace(pin, before=None, left=None, start=None, via=None)
-            for name, pin in entry.intent.sources.items()
-        }
+        pins = {name: pin.from_nothing() for name, pin in entry.intent.sources.items()}
         number = self._store.unused_generation()
-        begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], part=None)
-        begun = replace(begun, lost="", buckets=buckets, rearranges=buckets != entry.intent.buckets)
+        begun = replace(entry.intent, generation=number, epoch=1, sources=pins, tables={}, relied=[], lost="")
+        begun = replace(begun, extent=WHOLE, buckets=buckets)
         return self._commit_copy(entry, strategy, begun, progress)
 
-    def _find_entry(self, epoch: int, generation: int | None) -> Entry:
+    def _find_entry(self, epoch: int, generation: int | None) -> Finished:
         """Return the journal entry of the epoch to go to."""
         entries = self._store.journal.entries()
         view = self._store.view
-        finished = [entry for entry in entries if entry.complete and entry.after]
+        finished = [done for entry in entries if (done := as_complete(entry)) and done.after]
         if not finished:
             raise never_refreshed(view)
         wanted = finished[-1].intent.generation if generation is None else generation
-        epochs: dict[int, dict[int, Entry]] = {}  # by generation
+        epochs: dict[int, dict[int, Finished]] = {}  # by generation
         for entry in finished:
             epochs.setdefault(entry.intent.generation, {})[entry.intent.epoch] = entry
         choice = "; ".join(
@@ -155,12 +153,12 @@ class Rollback:
             raise StateError(f"view {view}: it is at {_describe(chosen.intent)} already. {instead}.")
         return chosen
 
-    def _check_files(self, entry: Entry) -> None:
+    def _check_files(self, entry: Finished) -> None:
         """Raise StateError if a table of the epoch, or of a view that it read, can no longer be read."""
         pins = entry.intent.sources
-        below = [table for name, table in self._inputs.of(pins).items() if name in pins and pins[name].place]
+        below = [table for name, table in self._inputs.of(pins).items() if isinstance(pins.get(name), AnswerPin)]
         is_lost = any(table.version() is None for table in below)
-        for name, version in (entry.after or {}).items():
+        for name, version in entry.after.items():
             table = self._store.table(entry.intent.generation, name)
             if is_lost or version is None or table.version() is None or not table.is_readable(version):
                 raise StateError(
@@ -169,13 +167,14 @@ class Rollback:
                 )
 
     def _commit_copy(
-        self, entry: Entry, strategy: RefreshStrategy, intent: Intent, progress: Progress | None
+        self, entry: Finished, strategy: RefreshStrategy, intent: Intent, progress: Progress | None
     ) -> Report:
         journal = self._store.journal
         epoch = self._executor.epoch(strategy, intent, progress, resumed=False)
         cost = epoch.measure.cost
-        journal.begin(intent)
-        if intent.rearranges:
+        rearranges = intent.buckets != entry.intent.buckets
+        journal.begin(Copying(intent) if rearranges else Begun(intent))
+        if rearranges:
             verdict = REBUCKETED
             done = f"{_describe(entry.intent)} in {format_count(intent.buckets, 'bucket')}"
         else:
@@ -186,20 +185,20 @@ class Rollback:
         report = report_of(intent, effect, cost, verdict)
         sentence = f"{intent.view}: {done}, as {_describe(intent)}, {cost.seconds:.1f} s{_missing_files(epoch)}"
         report = replace(report, sentence=sentence)
-        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        journal.finish(Finished(intent, report, {name: table.version() for name, table in epoch.tables.items()}))
         self._pointer.point()
         return report
 
-    def _copy_tables(self, entry: Entry, strategy: RefreshStrategy, epoch: Epoch) -> EpochResult:
+    def _copy_tables(self, entry: Finished, strategy: RefreshStrategy, epoch: Epoch) -> EpochResult:
         """Copy every table at its version of the epoch."""
         for name, table in epoch.tables.items():
             old = self._store.table(entry.intent.generation, name)
-            version = (entry.after or {})[name]
+            version = entry.after[name]
             assert version is not None
             with epoch.measure.phase(f"copy {name}"):
                 stored = strategy.storage_of(name, epoch.intent.buckets)
                 rows = old.at(version)
-                if epoch.intent.rearranges:
+                if epoch.intent.buckets != entry.intent.buckets:
                     rows = rows.withColumn(BUCKET, F.expr(stored.bucket))
                 files = old.size()[1] // epoch.tuning.file_bytes
                 rows = arrange(rows, epoch.intent.buckets, stored.sorted_by, files)

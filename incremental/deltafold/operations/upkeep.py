@@ -32,7 +32,8 @@ from deltafold.refresh.sources.upstream import Inputs, Progress
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
-from deltafold.store.journal import Entry, never_refreshed, refresh_first
+from deltafold.store.history import AnswerPin, Finished, as_complete
+from deltafold.store.journal import never_refreshed, refresh_first
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work, now, seconds_since
 
@@ -49,7 +50,7 @@ class _UpkeepRun:
     hours: float
     progress: Progress | None = None
 
-    def run(self, last: Entry) -> Upkeep:
+    def run(self, last: Finished) -> Upkeep:
         """Run all steps; the caller has the view's lock. last: the last epoch, which is finished."""
         start = time.monotonic()
         generation = last.intent.generation
@@ -62,7 +63,7 @@ class _UpkeepRun:
             tables[name] = self._vacuum(table, done, [need for need in needs if need.table == f"g{generation}/{name}"])
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
-            if pin.place is None and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
+            if not isinstance(pin, AnswerPin) and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
                 self._show_progress(f"landed {name}")
                 tables[f"landed/{name}"] = self._maintain_landed(name, table)
                 quarantine = self._table("quarantine", name)
@@ -210,11 +211,11 @@ def _upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
     with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
-        last = store.journal.forget_copy()
-        if last is None:
+        newest = store.journal.forget_copy()
+        if newest is None:
             raise never_refreshed(view)
-        if not last.complete:
-            raise StateError(f"view {view}: epoch {last.intent.epoch} was interrupted. {refresh_first(view)}.")
+        if (last := as_complete(newest)) is None:
+            raise StateError(f"view {view}: epoch {newest.intent.epoch} was interrupted. {refresh_first(view)}.")
         strategy = mode_policy.of(last.intent.mode)
         if redefinition := find_redefinition(view, store.journal, last, mode_policy.current, strategy):
             raise redefinition.refuse("Rebuild the view, or restore what changed")

@@ -30,7 +30,7 @@ from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.dataflow.pruning.rewind import is_exact
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import measured_once, plan_without_constraints
-from deltafold.store.journal import Intent
+from deltafold.store.history import Intent
 from deltafold.telemetry import log_work
 
 DIGITS = 9

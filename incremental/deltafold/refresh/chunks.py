@@ -5,7 +5,7 @@ version before the change, with the files of all chunks so far removed and added
 thus a set of files, so every operator, joins above all, is as exact as between two versions. Files with one path (a
 file with another deletion vector) are in one chunk; a chunk has at least one file. Every process computes the same
 chunks: they depend on the pinned versions and the number of bytes alone. Sources with small changes come first
-(dimensions before facts), equal ones by name. The journal stores a chunk in the field `part` of an intent.
+(dimensions before facts), equal ones by name. An intent has its chunk as its `extent`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltafold.lake.files import File, Identity
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.table_view import TableView
 from deltafold.lake.version_diff import Difference, by_snapshots, file_difference
-from deltafold.store.journal import Chunk, Intent, Pin
+from deltafold.store.history import Chunk, Extent, Intent, Pin, Rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +100,14 @@ def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most
     if sum(change.bytes for change in differences.values()) <= most:
         return intent
     differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
-    first = Chunk(1, 1, most)
+    first = Chunk(1, 1, most, starts={name: pin.before for name, pin in intent.sources.items()})
     if len(list(assign_chunks(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
-    pins = {name: replace(pin, start=pin.before) for name, pin in intent.sources.items()}
-    changes = file_changes(tables, pins)
+    changes = file_changes(tables, intent.sources, first)
     number = len(list(assign_chunks(changes, first)))
     if number < 2 or not all(one_schema(change) for change in changes.values()):
         return intent
-    return replace(intent, sources=pins, part=replace(first, of=number), relied=[])
+    return replace(intent, extent=replace(first, of=number), relied=[])
 
 
 def one_schema(change: Difference) -> bool:
@@ -124,10 +123,10 @@ def one_schema(change: Difference) -> bool:
 
 def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
     """Return the intent of the next chunk; tables: the view's own tables now."""
-    assert intent.part is not None
-    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in intent.sources.items()}
-    chunk = replace(intent.part, number=intent.part.number + 1)
-    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, part=chunk)
+    assert isinstance(intent.extent, Chunk)
+    pins = {name: pin.reached() for name, pin in intent.sources.items()}
+    chunk = replace(intent.extent, number=intent.extent.number + 1)
+    return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, extent=chunk)
 
 
 def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable]) -> Intent:
@@ -135,43 +134,43 @@ def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable])
 
     Raises StateError where its files cannot be read by the schema of the new versions.
     """
-    assert begun.part is not None
-    number = begun.part.number + 1
-    pins = {
-        name: replace(pin, start=begun.sources[name].start, via=begun.sources[name].after)
-        for name, pin in intent.sources.items()
-    }
-    for name, pin in pins.items():
-        changes = (by_snapshots(tables[name], version, pin.after) for version in (pin.start, pin.via))
-        if pin.left is not None or not all(one_schema(change) for change in changes):
+    chunk = begun.extent
+    assert isinstance(chunk, Chunk)
+    ends = {name: begun.sources[name].after for name in intent.sources}
+    for name, pin in intent.sources.items():
+        changes = (by_snapshots(tables[name], version, pin.after) for version in (chunk.starts[name], ends[name]))
+        if pin.is_rebuilt or not all(one_schema(change) for change in changes):
             raise StateError(
-                f"view {intent.view}: {begun.part.number} of {begun.part.of} chunks of a change are taken in, and the "
+                f"view {intent.view}: {chunk.number} of {chunk.of} chunks of a change are taken in, and the "
                 f"schema or partitioning of source {name} changed since. Rebuild the view."
             )
-    return replace(intent, sources=pins, part=replace(begun.part, number=number, of=number), relied=[])
+    number = chunk.number + 1
+    rest = Rest(number, number, chunk.bytes, chunk.whole, chunk.starts, ends)
+    return replace(intent, extent=rest, relied=[])
 
 
 def tables_of_chunk(
-    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk | None
+    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], extent: Extent
 ) -> Mapping[str, VersionedTable]:
     """Return the tables of an epoch: of a chunk of a change, those between two chunks; else the tables themselves."""
-    if chunk is None:
+    if not isinstance(extent, Chunk):
         return tables
-    changes = file_changes(tables, pins)
-    assigned = list(assign_chunks(changes, chunk))
-    earlier = [path for chunk_before in assigned[: chunk.number - 1] for path in chunk_before]
-    now = assigned[chunk.number - 1]
+    changes = file_changes(tables, pins, extent)
+    assigned = list(assign_chunks(changes, extent))
+    earlier = [path for chunk_before in assigned[: extent.number - 1] for path in chunk_before]
+    now = assigned[extent.number - 1]
 
     def between(name: str) -> ChunkTable:
-        table, change, pin = tables[name], changes[name], pins[name]
+        table, change = tables[name], changes[name]
         old = {} if change.before is None else table.files(change.before)
         taken = [path for path in earlier if path.source == name]
         exchange(old, taken)
-        if pin.via is None:
+        if isinstance(extent, Rest):
+            after = pins[name].after
+            change, new = by_snapshots(table, extent.starts[name], after), table.files(after)
+        else:
             new = dict(old)
             exchange(new, [path for path in now if path.source == name])
-        else:
-            change, new = by_snapshots(table, pin.start, pin.after), table.files(pin.after)
         return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
 
     return {**tables, **{name: between(name) for name, change in changes.items() if not change.empty}}
@@ -196,15 +195,15 @@ def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None
             files[file.identity] = file
 
 
-def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin]) -> dict[str, Difference]:
+def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk) -> dict[str, Difference]:
     """Return the change of each source over all chunks, from the file lists of both versions.
 
-    Chunks lead to `via` where their rest goes to other versions. The commits are not sufficient: they give the same
+    Chunks lead to `ends` where their rest goes to other versions. The commits are not sufficient: they give the same
     rows, but skip compactions, so that a file may be removed that was never added; and they give other files once a
     vacuum has removed what a compaction replaced.
     """
-    ends = {name: pin.after if pin.via is None else pin.via for name, pin in pins.items()}
-    return {name: by_snapshots(tables[name], pin.start, ends[name]) for name, pin in pins.items()}
+    ends = chunk.ends if isinstance(chunk, Rest) else {name: pin.after for name, pin in pins.items()}
+    return {name: by_snapshots(tables[name], chunk.starts[name], ends[name]) for name in pins}
 
 
 def assign_chunks(changes: Mapping[str, Difference], chunk_size: Chunk) -> Iterator[list[PathChange]]:

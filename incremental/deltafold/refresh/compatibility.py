@@ -8,7 +8,8 @@ from deltafold.algebra.errors import ChangedQueryError, StateError
 from deltafold.algebra.recipe import Current
 from deltafold.refresh.incremental_refresh import RefreshStrategy
 from deltafold.refresh.mode import ModePolicy
-from deltafold.store.journal import Entry, Intent, Journal
+from deltafold.store.history import Event, Finished, Intent, tables_of
+from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
 
 REBUILD = "rebuild"
@@ -32,7 +33,7 @@ class Redefinition:
 
 
 def find_redefinition(
-    view: str, journal: Journal, entry: Entry, current: Current, strategy: RefreshStrategy | None = None
+    view: str, journal: Journal, entry: Event, current: Current, strategy: RefreshStrategy | None = None
 ) -> Redefinition | None:
     """Return the changes since an epoch, None if there are none; strategy: compare its tables too, if given."""
     built = entry.intent.fingerprint
@@ -41,8 +42,8 @@ def find_redefinition(
         return Redefinition(view, what, current.since(journal.recipe(built)), current.continues(built))
     if strategy is None:
         return None
-    kept, now = set(entry.after or entry.intent.tables), set(strategy.tables)
-    if (not kept or kept == now) and (entry.report is not None or would_write_same(entry.intent, strategy)):
+    kept, now = set(tables_of(entry)), set(strategy.tables)
+    if (not kept or kept == now) and (isinstance(entry, Finished) or would_write_same(entry.intent, strategy)):
         return None
     then = f"{', '.join(sorted(kept))} then, {', '.join(sorted(now))} now" if kept else "or in other columns"
     because = (
@@ -87,9 +88,9 @@ def check_layout(store: Store, generation: int, strategy: RefreshStrategy) -> No
             )
 
 
-def check_tables(store: Store, last: Entry) -> None:
+def check_tables(store: Store, last: Finished) -> None:
     """Raise StateError for a table that is gone, or has rows that the last epoch did not leave there."""
-    for name, version in (last.after or {}).items():
+    for name, version in last.after.items():
         table = store.table(last.intent.generation, name)
         latest = table.version()
         if latest is None:

@@ -15,7 +15,8 @@ from deltafold.refresh.chunks import ChunkTable
 from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.state_reuse import Reused
 from deltafold.spark.job_stats import Measure
-from deltafold.store.journal import Intent, Pin
+from deltafold.store.history import Intent, Pin
+from deltafold.store.journal import intent_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Epoch:
 
     def mark(self, table: str) -> Mark:
         """Return the mark of this epoch's write to a table."""
-        return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {self.intent.to_json()}}}')
+        return Mark(self.application(table), self.intent.epoch, f'{{"deltafold": {intent_json(self.intent)}}}')
 
     def is_written(self, table: str) -> bool:
         """Return whether an earlier attempt at this epoch wrote the table."""

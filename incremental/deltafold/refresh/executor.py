@@ -27,7 +27,7 @@ from deltafold.refresh.take_back import BY_ITSELF, take_back
 from deltafold.spark.java_errors import explain_errors
 from deltafold.spark.job_stats import Measure
 from deltafold.store.answer_pointer import AnswerPointer
-from deltafold.store.journal import Intent
+from deltafold.store.history import Begun, Finished, Intent, Whole
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work
 
@@ -62,7 +62,7 @@ class Executor:
         """Return the inputs and outputs of a planned epoch."""
         tables = {name: self.store.table(intent.generation, name) for name in strategy.tables}
         measure = Measure(self.store.spark, progress)
-        sources, tuning = self.inputs.of(intent.sources), self.store.tuning
+        sources, tuning = self.inputs.of(intent.sources, intent.extent), self.store.tuning
         return Epoch(
             spark=self.store.spark,
             intent=intent,
@@ -93,14 +93,14 @@ class Executor:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.strategy, intent, progress, resumed=plan.is_resumed)
-        sources = tables_of_chunk(whole.sources, intent.sources, intent.part)
+        sources = tables_of_chunk(whole.sources, intent.sources, intent.extent)
         reused = find_reusable(self.store, intent, plan.strategy.convertible)
         epoch = replace(whole, sources=sources, reused=reused, shared=self._find_shared(sources))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
             if plan.begins_change:
                 check_constraints(whole, plan.strategy.constraints)
             self.store.journal.record(self.mode_policy.current.recipe)
-            self.store.journal.begin(intent)
+            self.store.journal.begin(Begun(intent))
             return epoch, plan.strategy.run(epoch)
 
     def _find_shared(self, sources: Mapping[str, VersionedTable]) -> dict[str, SharedChange]:
@@ -117,19 +117,18 @@ class Executor:
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
             # the change cancelled out, as in a compaction
-            report = last.report or report_of(last.intent, EpochResult(), cost, plan.verdict)
-            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, part=intent.part)
-            journal.finish(kept, report, last.after)
+            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, extent=intent.extent)
+            journal.finish(replace(last, intent=kept))
             journal.remove(intent)
             return unaffected_report(last, intent.sources, effect, cost)
         final = plan.strategy.tables[-1]
         if final in effect.paths and not epoch.has_reached(final):
             raise StateError(f"view {intent.view}: it did not reach epoch {intent.epoch}. Rebuild the view.")
-        choice = plan.choice if intent.part is None else None
+        choice = plan.choice if isinstance(intent.extent, Whole) else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
         report = with_reason(report, reason(self.store, self.mode_policy, intent))
         report = replace(report, lost=intent.lost if intent.epoch == 1 else "")
-        journal.finish(intent, report, {name: table.version() for name, table in epoch.tables.items()})
+        journal.finish(Finished(intent, report, {name: table.version() for name, table in epoch.tables.items()}))
         return report
 
     def _fail(self, epoch: Epoch, error: DeltafoldError, *, is_copy: bool) -> None:

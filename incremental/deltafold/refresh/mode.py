@@ -22,7 +22,8 @@ from deltafold.refresh.full_recompute import FullRecompute
 from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
 from deltafold.refresh.sources.pinned_tables import is_pinned
 from deltafold.refresh.state_reuse import COPIED, REUSED
-from deltafold.store.journal import Entry, Journal, Pin
+from deltafold.store.history import Event, Finished, Pin, Whole
+from deltafold.store.journal import Journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ def predict_choice(
     return mode_policy.choose(journal, expected, tables, tuning)
 
 
-def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
+def corrections(entries: Sequence[Event], tuning: Tuning) -> dict[str, float]:
     """Return by mode the median ratio of measured to estimated seconds of its latest epochs, without first loads.
 
     A recompute that created its table counts only until a later one is timed, and without the time for the table.
@@ -179,8 +180,10 @@ def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
     taken: dict[str, list[float]] = {}
     created: dict[str, list[float]] = {}
     for entry in entries:
+        if not isinstance(entry, Finished):
+            continue
         report, mode = entry.report, entry.intent.mode
-        if report is None or not report.estimates.get(mode) or is_first_load(entry) or report.verdict == RESUMED:
+        if not report.estimates.get(mode) or is_first_load(entry) or report.verdict == RESUMED:
             continue
         if entry.intent.epoch > 1:
             taken.setdefault(mode, []).append(report.seconds / report.estimates[mode])
@@ -190,29 +193,29 @@ def corrections(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
     return {mode: statistics.median(ratios[-tuning.timed_epochs :]) for mode, ratios in {**created, **taken}.items()}
 
 
-def recent_rounds(entries: Sequence[Entry], tuning: Tuning) -> dict[str, float]:
+def recent_rounds(entries: Sequence[Event], tuning: Tuning) -> dict[str, float]:
     """Return, by loop, the median number of rounds of its latest refreshes; first loads are left out."""
     taken: dict[str, list[int]] = {}
     for entry in entries:
-        if entry.report is not None and entry.intent.mode == Incremental.mode and not is_first_load(entry):
+        if isinstance(entry, Finished) and entry.intent.mode == Incremental.mode and not is_first_load(entry):
             for loop, phases in entry.report.rounds.items():
                 taken.setdefault(loop, []).append(sum(map(len, phases.values())))
     return {loop: statistics.median(numbers[-tuning.timed_epochs :]) for loop, numbers in taken.items()}
 
 
-def levels(entries: Sequence[Entry]) -> dict[str, float]:
+def levels(entries: Sequence[Event]) -> dict[str, float]:
     """Return, by loop, the number of levels that its last first load had."""
-    loads = [entry.report for entry in entries if is_first_load(entry) and entry.report is not None]
+    loads = [entry.report for entry in entries if isinstance(entry, Finished) and is_first_load(entry)]
     return {loop: float(sum(map(len, phases.values()))) for report in loads for loop, phases in report.rounds.items()}
 
 
-def trial_bounds(estimate: Estimate, entries: Sequence[Entry], refresh: float, tuning: Tuning) -> list[float]:
+def trial_bounds(estimate: Estimate, entries: Sequence[Event], refresh: float, tuning: Tuning) -> list[float]:
     """Return what a recompute that was never timed is expected to take, where it may be tried; refresh: its seconds.
 
     A mistake costs a recompute and, to return, a first load. It may be made where a load takes hardly longer than a
     refresh; and once the refreshes have lost as much, each what it took beyond the least estimate of a recompute.
     """
-    reports = [(is_first_load(entry), entry.report) for entry in entries if entry.report is not None]
+    reports = [(is_first_load(entry), entry.report) for entry in entries if isinstance(entry, Finished)]
     load = max((report.seconds for first, report in reports if first), default=0.0)
     if load <= tuning.trial_loads * refresh:
         return [tuning.trial_factor * estimate.least]
@@ -220,12 +223,13 @@ def trial_bounds(estimate: Estimate, entries: Sequence[Entry], refresh: float, t
     return [estimate.least] if lost >= 2 * (load - refresh) else []
 
 
-def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
+def first_load_ratios(found: Estimate, entries: Sequence[Event]) -> list[float]:
     """Return upper bounds for a recompute from first loads, which also run the whole query, and write states.
 
     First loads in chunks, and those with reused or copied states, give none.
     """
-    reports = [entry.report for entry in entries if is_first_load(entry) and entry.intent.part is None and entry.report]
+    loads = [entry for entry in entries if is_first_load(entry) and isinstance(entry.intent.extent, Whole)]
+    reports = [entry.report for entry in loads if isinstance(entry, Finished)]
     whole = [
         report for report in reports if report.verdict != RESUMED and not {REUSED, COPIED} & set(report.paths.values())
     ]
@@ -233,6 +237,6 @@ def first_load_ratios(found: Estimate, entries: Sequence[Entry]) -> list[float]:
     return [found.recompute * seconds / estimate for seconds, estimate in timed if estimate]
 
 
-def is_first_load(entry: Entry) -> bool:
+def is_first_load(entry: Event) -> bool:
     """Return whether an epoch is the first of its generation, or its first chunk."""
     return entry.intent.mode == Incremental.mode and entry.intent.epoch == 1

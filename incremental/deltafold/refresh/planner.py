@@ -18,7 +18,7 @@ from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
 from deltafold.refresh.mode import Choice, ModePolicy
 from deltafold.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from deltafold.refresh.state_reuse import reusable_pins
-from deltafold.store.journal import Entry, Intent, Pin
+from deltafold.store.history import Begun, Event, Finished, Intent, Pin
 from deltafold.store.view_store import Store
 
 
@@ -35,7 +35,7 @@ class EpochPlan:
     intent: Intent
     verdict: EpochVerdict
     choice: Choice | None = None
-    last: Entry | None = None
+    last: Finished | None = None
     falls_short: bool = False
 
     @property
@@ -46,8 +46,7 @@ class EpochPlan:
     @property
     def begins_change(self) -> bool:
         """Whether it is the first to read its change: not a later chunk, and not resumed."""
-        part = self.intent.part
-        return not self.is_resumed and (part is None or part.number == 1 or self.intent.takes_rest)
+        return not self.is_resumed and self.intent.extent.begins
 
 
 @dataclass(frozen=True)
@@ -58,30 +57,30 @@ class Planner:
     mode_policy: ModePolicy
     inputs: Inputs
 
-    def find_redefinition(self, last: Entry) -> Redefinition | None:
+    def find_redefinition(self, last: Event) -> Redefinition | None:
         """Return the changes since the state of an epoch was built, None if there are none."""
         kept_by = self.mode_policy.of(last.intent.mode)
         return find_redefinition(self.store.view, self.store.journal, last, self.mode_policy.current, kept_by)
 
-    def resume(self, last: Entry) -> EpochPlan:
+    def resume(self, last: Begun) -> EpochPlan:
         """Return the plan of an interrupted epoch, from its pinned versions; raises SourceError if these are gone."""
         self.inputs.check(last.intent.sources)
         return EpochPlan(strategy=self.mode_policy.of(last.intent.mode), intent=last.intent, verdict=RESUMED)
 
-    def next_chunk(self, last: Entry) -> EpochPlan:
+    def next_chunk(self, last: Finished) -> EpochPlan:
         """Return the plan of the chunk after a finished one."""
         intent, strategy = last.intent, self.mode_policy.of(last.intent.mode)
-        versions = {name: self.store.table(intent.generation, name).version() for name in last.after or {}}
+        versions = {name: self.store.table(intent.generation, name).version() for name in last.after}
         return EpochPlan(strategy=strategy, intent=next_chunk_of(intent, versions), verdict=strategy.verdict, last=last)
 
-    def rest(self, last: Entry, pins: Mapping[str, Pin]) -> EpochPlan:
+    def rest(self, last: Finished, pins: Mapping[str, Pin]) -> EpochPlan:
         """Return the plan that takes in at once what the finished chunks left, up to the pinned versions."""
         strategy = self.mode_policy.of(last.intent.mode)
         intent = rest_of(last.intent, self._intent(strategy, last, dict(pins), None), self.inputs.of(pins))
         return EpochPlan(strategy=strategy, intent=intent, verdict=strategy.verdict, last=last)
 
     def pins(
-        self, last: Entry | None, targets: Targets, reached: Mapping[str, UpstreamState], *, rebuild: bool
+        self, last: Event | None, targets: Targets, reached: Mapping[str, UpstreamState], *, rebuild: bool
     ) -> Mapping[str, Pin]:
         """Return the pins of the next epoch by source, from the last epoch's versions, or from none for a rebuild.
 
@@ -94,7 +93,7 @@ class Planner:
         return pins
 
     def next(
-        self, last: Entry | None, pins: Mapping[str, Pin], *, rebuild: bool, chunk_bytes: int | None, lost: str = ""
+        self, last: Event | None, pins: Mapping[str, Pin], *, rebuild: bool, chunk_bytes: int | None, lost: str = ""
     ) -> EpochPlan:
         """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
@@ -105,12 +104,13 @@ class Planner:
         new_generation = rebuild or moved  # another mode requires another generation
         verdict = REBUILT if rebuild or (moved and strategy.verdict == APPLIED) else strategy.verdict
         if moved:
-            pins = {name: replace(pin, before=None, left=None) for name, pin in pins.items()}
+            pins = {name: pin.from_nothing() for name, pin in pins.items()}
         generation = self.store.unused_generation() if new_generation else None
         intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
         losses = (0 if last is None else last.intent.losses) + bool(lost)
         intent = replace(intent, lost=lost, losses=losses)
-        plan = EpochPlan(strategy=strategy, intent=intent, verdict=verdict, choice=choice, last=last)
+        continued = last if isinstance(last, Finished) and not new_generation else None
+        plan = EpochPlan(strategy=strategy, intent=intent, verdict=verdict, choice=choice, last=continued)
         if new_generation and (earlier := reusable_pins(intent, last, self.inputs, strategy.convertible, chunk_bytes)):
             return replace(plan, intent=replace(intent, sources=earlier), falls_short=True)
         if chunk_bytes is not None and intent.mode == Incremental.mode:
@@ -118,7 +118,7 @@ class Planner:
         return plan
 
     def _intent(
-        self, strategy: RefreshStrategy, last: Entry | None, pins: dict[str, Pin], generation: int | None
+        self, strategy: RefreshStrategy, last: Event | None, pins: dict[str, Pin], generation: int | None
     ) -> Intent:
         """Return the intent of the next epoch, of a new generation if last is None; raises if it cannot be begun."""
         generation = generation or (1 if last is None else last.intent.generation)
@@ -144,7 +144,7 @@ class Planner:
         checked = () if last is None or not kept else last.intent.constraints
         intent = replace(intent, constraints=facts, relied=[text for text in facts if text in checked])
         self._check_invariant(strategy, intent)
-        if last is None or last.after != tables:
+        if not isinstance(last, Finished) or last.after != tables:
             self._check_marks(strategy, intent)
         if last is not None:
             check_layout(self.store, generation, strategy)

@@ -43,8 +43,7 @@ from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.refresh.take_back import BY_ITSELF, restore
 from deltafold.store.answer_pointer import AnswerPointer
-from deltafold.store.history import Event, History, entry_of, read_history
-from deltafold.store.journal import Entry, Pin, base_versions
+from deltafold.store.history import Chunk, Event, Finished, History, Pin, Rest, Whole, base_versions
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log, log_work
 
@@ -168,15 +167,15 @@ class Refresh:
         else:
             reached = self.inputs.reach(targets, done, progress)
             report = self._advance(course, Versions(targets, reached))
-            assert course.history.newest is not None
-            entry = entry_of(course.history.newest)
+            entry = course.history.newest
+            assert isinstance(entry, Finished)
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
         return done[folder]
 
     def _begin(self, progress: Progress | None, *, rebuild: bool = False, chunk_bytes: int | None = None) -> Course:
         """Point readers to the answer, and finish what was begun."""
         self._pointer.begin()
-        history = read_history(self._store.journal)
+        history = self._store.journal.history()
         course = Course(history=history, goal=Goal(rebuild=rebuild), progress=progress, chunk_bytes=chunk_bytes)
         try:
             course.resumed = self._follow(course)
@@ -184,26 +183,25 @@ class Refresh:
             self._begin_anew(course, error)
         return course
 
-    def _find_continued(self, course: Course) -> Entry | None:
+    def _find_continued(self, course: Course) -> Finished | None:
         """Return the epoch that the view goes on from; None if it begins a generation, or if its sources are lost."""
         newest = course.history.newest
         step = decide(course.history, course.goal, self._facts(course, "moved"))
-        if newest is None or isinstance(step, StartGeneration):
+        if not isinstance(newest, Finished) or isinstance(step, StartGeneration):
             return None
-        last = entry_of(newest)
-        self._check_query(last)
+        self._check_query(newest)
         try:
-            self.inputs.check(last.intent.sources)
+            self.inputs.check(newest.intent.sources)
         except LostSourceError as error:
             self._begin_anew(course, error)
             return None
-        return last
+        return newest
 
     def _begin_anew(self, course: Course, error: LostSourceError) -> None:
         """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
         if self._on_lost != REBUILD or course.rebuilds:
             raise error
-        course.history = read_history(self._store.journal, course.history)
+        course.history = self._store.journal.history(course.history)
         course.goal, course.lost, course.failed = Goal(rebuild=True), error, None
 
     def _advance(self, course: Course, versions: Versions) -> Report:
@@ -231,15 +229,15 @@ class Refresh:
                 case TakeBack(failed, before):
                     restore(self._store, failed.intent, before)
                 case Refuse(last):
-                    self._check_query(entry_of(last))
+                    self._check_query(last)
                 case _ if (done := self._run_epoch(course, step)) is not None:
                     in_chunks = in_chunks or isinstance(step, TakeChunk | TakeRest)
                     report = with_resumed(done, report) if isinstance(step, Advance) else done
                 case _:
                     pass  # it failed by itself, which the next decision takes into account
-            course.history = read_history(self._store.journal, course.history)
+            course.history = self._store.journal.history(course.history)
         if isinstance(step, Nothing) and not course.arrived:
-            report = with_resumed(self._keep_epoch(course, entry_of(step.last)), report)
+            report = with_resumed(self._keep_epoch(course, step.last), report)
         if report is not None and (in_chunks or report.verdict == RESUMED):
             return merge_chunk_reports(self._store.journal.entries(), report)
         return report
@@ -252,7 +250,7 @@ class Refresh:
             return step
         if not course.arrived:
             course.pins = self._find_pins(course, step)
-            if any(pin.before != pin.after or pin.left is not None for pin in course.pins.values()):
+            if any(pin.is_changed for pin in course.pins.values()):
                 return step
         return decide(course.history, course.goal, replace(facts, sources="same"))
 
@@ -263,7 +261,7 @@ class Refresh:
         return Facts(sources=sources, redefined=redefinition is not None, replaces=replaces, failed=course.failed)
 
     def _find_redefinition(self, newest: Event | None) -> Redefinition | None:
-        return None if newest is None else self._planner.find_redefinition(entry_of(newest))
+        return None if newest is None else self._planner.find_redefinition(newest)
 
     def _may_replace(self, redefinition: Redefinition) -> bool:
         """Return whether a new generation may begin for the changes since the last epoch."""
@@ -272,9 +270,9 @@ class Refresh:
     def _find_pins(self, course: Course, step: TakeRest | Advance | StartGeneration) -> Mapping[str, Pin]:
         """Return the pins of the next epoch, after a check of the tables that it goes on from."""
         assert course.versions is not None
-        last = None if step.last is None else entry_of(step.last)
+        last = step.last
         rebuild = isinstance(step, StartGeneration)
-        if last is not None and not rebuild:
+        if isinstance(last, Finished) and not rebuild:
             self._check_query(last)
             check_tables(self._store, last)
         return self._planner.pins(last, course.versions.targets, course.versions.reached, rebuild=rebuild)
@@ -295,20 +293,20 @@ class Refresh:
         """Return the plan of the epoch of a step."""
         match step:
             case Resume(begun):
-                return self._planner.resume(entry_of(begun))
+                return self._planner.resume(begun)
             case TakeChunk(last):
                 if course.versions is None:
                     self.inputs.check(last.intent.sources)
-                if course.progress is not None and (chunk := last.intent.part):
+                if course.progress is not None and isinstance(chunk := last.intent.extent, Chunk):
                     seconds = last.report.seconds * (chunk.of - chunk.number)
                     course.progress(f"chunk {chunk.number + 1} of {chunk.of}, about {seconds:.0f} s left")
-                return self._planner.next_chunk(entry_of(last))
+                return self._planner.next_chunk(last)
             case TakeRest(last):
-                return self._planner.rest(entry_of(last), self._find_pins(course, step))
+                return self._planner.rest(last, self._find_pins(course, step))
             case Advance(last, at_once):
                 pins = course.pins if last is not None else None
                 return self._planner.next(
-                    None if last is None else entry_of(last),
+                    last,
                     pins or self._find_pins(course, step),
                     rebuild=False,
                     chunk_bytes=None if at_once else course.chunk_bytes,
@@ -318,7 +316,7 @@ class Refresh:
                 if course.progress is not None and redefinition is not None and self._may_replace(redefinition):
                     course.progress(f"rebuilding: {redefinition.what}")
                 return self._planner.next(
-                    None if last is None else entry_of(last),
+                    last,
                     self._find_pins(course, step),
                     rebuild=True,
                     chunk_bytes=None if at_once else course.chunk_bytes,
@@ -346,33 +344,33 @@ class Refresh:
 
         Between two chunks a source has rows that none of its versions has: a cycle, two rows of a key, a sum of zero.
         """
-        intent, part = plan.intent, plan.intent.part
+        intent, extent = plan.intent, plan.intent.extent
         try:
             return self._executor.run(plan, progress)
         except BY_ITSELF as error:
             if plan.is_resumed:
                 what = f"epoch {intent.epoch}, which was interrupted, fails by itself. The latest versions are next"
-            elif part is None or intent.takes_rest:
+            elif isinstance(extent, Whole | Rest):
                 raise
             else:
                 what = (
-                    f"chunk {part.number} of {part.of} fails by itself. What is left of the change is taken in at "
+                    f"chunk {extent.number} of {extent.of} fails by itself. What is left of the change is taken in at "
                     "once; a greater chunk avoids this"
                 )
             because = str(error).split(". ")[0].rstrip(".")  # without its advice: another epoch follows
             warnings.warn(f"view {intent.view}: {what}. The error was: {because}.", DeltafoldWarning, stacklevel=5)
             return None
 
-    def _keep_epoch(self, course: Course, last: Entry) -> Report:
+    def _keep_epoch(self, course: Course, last: Finished) -> Report:
         """Keep the last epoch, and record the base versions of the views below, which may have advanced."""
         pins = course.pins
-        assert last.report is not None and pins is not None
-        if any(pin.bases != last.intent.sources[name].bases for name, pin in pins.items()):
-            self._store.journal.finish(replace(last.intent, sources=dict(pins)), last.report, last.after)
-            course.history = read_history(self._store.journal, course.history)
+        assert pins is not None
+        if base_versions(pins) != base_versions(last.intent.sources):
+            self._store.journal.finish(replace(last, intent=replace(last.intent, sources=dict(pins))))
+            course.history = self._store.journal.history(course.history)
         return unchanged_report(self._store.view, last, pins)
 
-    def _check_query(self, last: Entry) -> None:
+    def _check_query(self, last: Event) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
         if redefinition := self._planner.find_redefinition(last):
             raise redefinition.refuse("Rebuild the view, or restore what changed")

@@ -9,7 +9,6 @@ from deltafold.algebra.results.report import (
     NOTHING_TO_DO,
     REBUILT,
     RESUMED,
-    TAKEN_BACK,
     VIEW_MARK,
     EpochVerdict,
     Report,
@@ -21,11 +20,11 @@ from deltafold.refresh.incremental_refresh import EpochResult
 from deltafold.refresh.mode import Choice
 from deltafold.refresh.state_reuse import REUSED
 from deltafold.spark.job_stats import Cost
-from deltafold.store.journal import Chunk, Entry, Intent, Pin
+from deltafold.store.history import AnswerPin, Chunk, Event, Finished, Intent, Pin
 from deltafold.telemetry import now
 
 
-def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
+def unchanged_report(view: str, last: Finished, pins: Mapping[str, Pin]) -> Report:
     """Return the report of a refresh whose sources did not change."""
     versions, intent = versions_by_source(pins), last.intent
     sentence = f"{view}: {NOTHING_TO_DO}, no row changed since epoch {intent.epoch}"
@@ -41,7 +40,7 @@ def unchanged_report(view: str, last: Entry, pins: Mapping[str, Pin]) -> Report:
     )
 
 
-def unaffected_report(last: Entry, pins: Mapping[str, Pin], effect: EpochResult, cost: Cost) -> Report:
+def unaffected_report(last: Finished, pins: Mapping[str, Pin], effect: EpochResult, cost: Cost) -> Report:
     """Return the report of a refresh whose sources changed without effect on the view; effect: what was measured."""
     intent = last.intent
     settled = "the answer that is stored is still within its tolerance"
@@ -58,7 +57,7 @@ def unaffected_report(last: Entry, pins: Mapping[str, Pin], effect: EpochResult,
 def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVerdict) -> Report:
     """Return the report of a finished epoch."""
     versions = versions_by_source(intent.sources)
-    chunk = "" if intent.part is None else f" (chunk {intent.part.number} of {intent.part.of})"
+    chunk = f" (chunk {intent.extent.number} of {intent.extent.of})" if isinstance(intent.extent, Chunk) else ""
     sentence = f"{intent.view}: epoch {intent.epoch} {verdict}{chunk}, {describe_work(effect, cost, effect.commits)}"
     sentence += describe_reused(effect.paths) + rounds_in_words(effect)
     report = Report(
@@ -80,15 +79,19 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVer
     return with_cost(report, cost)
 
 
-def merge_chunk_reports(entries: Sequence[Entry], last: Report) -> Report:
+def merge_chunk_reports(entries: Sequence[Event], last: Report) -> Report:
     """Merge the reports of the chunks of a change, as far as the journal still has them, into one.
 
     If it lacks the first, the touched partitions are unknown.
     """
     chunks = list[tuple[Chunk, Report]]()
-    for entry in reversed([entry for entry in entries if entry.report is None or entry.report.verdict != TAKEN_BACK]):
-        chunk = entry.intent.part
-        if chunk is None or entry.report is None or (chunks and chunk.number >= chunks[0][0].number):
+    for entry in reversed(entries):
+        if isinstance(entry, Finished) and entry.taken_back:
+            continue
+        chunk = entry.intent.extent
+        if not (isinstance(chunk, Chunk) and isinstance(entry, Finished)):
+            break
+        if chunks and chunk.number >= chunks[0][0].number:
             break
         chunks.insert(0, (chunk, entry.report))
     if not chunks:
@@ -233,4 +236,7 @@ def with_upstream(report: Report, below: Sequence[Report]) -> Report:
 
 def versions_by_source(pins: Mapping[str, Pin]) -> dict[str, tuple[int | None, int]]:
     """Return the versions before and after by source; a view is marked as such: they are its table's versions."""
-    return {name if pin.place is None else f"{VIEW_MARK}{name}": (pin.before, pin.after) for name, pin in pins.items()}
+    return {
+        f"{VIEW_MARK}{name}" if isinstance(pin, AnswerPin) else name: (pin.before, pin.after)
+        for name, pin in pins.items()
+    }

@@ -7,7 +7,7 @@ changes are an ordinary epoch after it. A rebuild of the same query reuses nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,7 +18,7 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.dataflow.partial_aggregate import TOUCHED
 from deltafold.dataflow.state_schema import Layout
 from deltafold.refresh.sources.upstream import Inputs
-from deltafold.store.journal import Entry, Intent, Pin
+from deltafold.store.history import Event, Intent, Pin, Whole, as_complete
 from deltafold.store.view_store import Store
 
 Convertible = Mapping[str, tuple[str, ...]]
@@ -43,9 +43,10 @@ class Reused:
 
 def find_reusable(store: Store, intent: Intent, convertible: Convertible) -> Mapping[str, Reused]:
     """Return the states of an epoch that the generation before has at the same versions."""
-    begins = intent.epoch == 1 and intent.part is None and intent.states
+    begins = intent.epoch == 1 and isinstance(intent.extent, Whole) and intent.states
     entries = store.journal.entries() if begins else ()
-    earlier = [entry for entry in entries if entry.complete and entry.intent.generation < intent.generation]
+    finished = filter(None, map(as_complete, entries))
+    earlier = [entry for entry in finished if entry.intent.generation < intent.generation]
     if not earlier or earlier[-1].intent.fingerprint == intent.fingerprint:
         return {}
     last = earlier[-1]
@@ -53,7 +54,7 @@ def find_reusable(store: Store, intent: Intent, convertible: Convertible) -> Map
         return {}
     reused: dict[str, Reused] = {}
     for name, (old, *merged) in common(intent, last.intent, convertible).items():
-        version = (last.after or {}).get(old)
+        version = last.after.get(old)
         if version is not None:
             reused[name] = Reused(store.table(last.intent.generation, old).at(version), tuple(merged))
     return reused
@@ -68,20 +69,20 @@ def common(intent: Intent, last: Intent, convertible: Convertible) -> dict[str, 
 
 
 def reusable_pins(
-    intent: Intent, last: Entry | None, inputs: Inputs, convertible: Convertible, chunk_bytes: int | None
+    intent: Intent, last: Event | None, inputs: Inputs, convertible: Convertible, chunk_bytes: int | None
 ) -> dict[str, Pin] | None:
     """Return the pins of the last epoch if it has a common state and its versions can be read, else None.
 
     A new source keeps its pin.
     chunk_bytes: limit of the bytes of source files per epoch; with a limit, all states must be common.
     """
-    if last is None or not last.complete or last.intent.fingerprint == intent.fingerprint:
+    if last is None or as_complete(last) is None or last.intent.fingerprint == intent.fingerprint:
         return None
     number = len(common(intent, last.intent, convertible))
     if number == 0 or (chunk_bytes is not None and number < len(intent.states)):
         return None
     earlier = {name: last.intent.sources.get(name, pin) for name, pin in intent.sources.items()}
-    pins = {name: replace(pin, before=None, left=None, start=None, via=None) for name, pin in earlier.items()}
+    pins = {name: pin.from_nothing() for name, pin in earlier.items()}
     return pins if readable(pins, inputs) else None
 
 

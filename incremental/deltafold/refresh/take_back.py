@@ -16,8 +16,7 @@ from deltafold.algebra.errors import EvaluationError, NotConvergedError, QueryEr
 from deltafold.algebra.results.report import TAKEN_BACK, Report
 from deltafold.refresh.reporting import versions_by_source
 from deltafold.spark.java_errors import explain_errors
-from deltafold.store.history import Finished, read_history
-from deltafold.store.journal import Intent
+from deltafold.store.history import Failed, Finished, Intent
 from deltafold.store.view_store import Store
 
 BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
@@ -26,17 +25,16 @@ BY_ITSELF = (NotConvergedError, QueryError, EvaluationError)
 
 def take_back(store: Store, failed: Intent) -> None:
     """Return to the epoch before a failed one, or leave the generation that it was to begin."""
-    history = read_history(store.journal)
+    history = store.journal.history()
     if (before := history.before(failed)) is None:
         if any(generation != failed.generation for generation, _ in history.numbers):
             store.journal.remove(failed)
         else:
-            store.journal.begin(replace(failed, takes_back=True))
+            store.journal.begin(Failed(failed))
         return
-    pins = {name: replace(pin, before=pin.after, left=None) for name, pin in before.intent.sources.items()}
+    pins = {name: pin.reached() for name, pin in before.intent.sources.items()}
     begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
-    begun = replace(begun, rearranges=False, takes_back=True)
-    store.journal.begin(begun)
+    store.journal.begin(Failed(begun))
     restore(store, begun, before)
 
 
@@ -49,7 +47,7 @@ def restore(store: Store, begun: Intent, before: Finished) -> None:
             if version is not None and table.version() != version:
                 table.restore(version)
         after = {name: table.version() for name, table in tables.items()}
-    store.journal.finish(replace(begun, takes_back=False), report_of_nothing(before.report, begun), after)
+    store.journal.finish(Finished(begun, report_of_nothing(before.report, begun), after))
     if before.taken_back:
         store.journal.remove(before.intent)  # of many failures in a row the journal keeps the last
 

@@ -168,7 +168,7 @@ def _current_address(folder: Place, view: str, publish_as: str | None = None) ->
     journal = Journal(folder / "journal")
     entry = journal.last_complete()
     recipe = None if entry is None else journal.recipe(entry.intent.fingerprint)
-    if entry is None or entry.report is None or recipe is None:
+    if entry is None or recipe is None:
         return None
     name = answer_table(view, entry)
     table = f"g{entry.intent.generation}/{name}"
@@ -176,7 +176,7 @@ def _current_address(folder: Place, view: str, publish_as: str | None = None) ->
         view=view,
         path=str(folder.resolve() / table),
         table=table,
-        version=(entry.after or {}).get(name),
+        version=entry.after.get(name),
         generation=entry.intent.generation,
         epoch=entry.intent.epoch,
         columns=tuple(Column(name, kind) for name, kind in recipe.columns),

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from deltafold.algebra.errors import StateError
 from deltafold.lake.durable import make_private, write_durably
 from deltafold.lake.remote.remote_path import Place, place_of
-from deltafold.store.journal import Journal, Pin
+from deltafold.store.history import AnswerPin
+from deltafold.store.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Readers:
         folders = [place_of(reader.folder) for reader in self.all() if reader.tables]
         return tuple(folder.name for folder in folders if (folder / "g1").is_dir())
 
-    def views(self, holds: Callable[[Pin], bool]) -> tuple[str, ...]:
+    def views(self, holds: Callable[[AnswerPin], bool]) -> tuple[str, ...]:
         """Return the names of the views above whose last epoch reads this one, or that have no epoch yet.
 
         holds: whether a pinned table may be one of this view; a view above can use its name for another source.
@@ -81,9 +82,9 @@ class Readers:
             ) from error
 
 
-def _is_above(reader: Reader, holds: Callable[[Pin], bool]) -> bool:
+def _is_above(reader: Reader, holds: Callable[[AnswerPin], bool]) -> bool:
     """Return whether the last epoch of a reader pins a table that `holds`; True before its first epoch."""
     if (last := reader.journal.last()) is None:
         return True
     pin = last.intent.sources.get(reader.source)
-    return pin is not None and pin.place is not None and holds(pin)
+    return isinstance(pin, AnswerPin) and holds(pin)

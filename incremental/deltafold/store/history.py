@@ -1,23 +1,172 @@
 """What the journal says about a view, as values: what became of each epoch, as far back as a refresh has to know.
 
-The journal stores an event in the nullable fields of an entry; `event_of` and `entry_of` map one to the other:
-
-| event | entry in the journal |
-| --- | --- |
-| `Begun` | an intent without report |
-| `Copying` | the same with `rearranges` |
-| `Failed` | the same with `takes_back` |
-| `Finished` | an intent with its report |
-
-`refresh/decide.py` decides from a history what a refresh does next.
+An event has exactly what is known of its epoch, and its class says what became of it. The journal (store/journal.py)
+stores events in files and reads them; `refresh/decide.py` decides from a history what a refresh does next.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Self
 
 from deltafold.algebra.results.report import TAKEN_BACK, Report
-from deltafold.store.journal import Entry, Intent, Journal
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A source in an epoch: its versions before and after; before is None where the epoch reads all of its rows.
+
+    identity: Delta's id of the table (at `after` for a base table; earlier releases recorded that of the latest
+    version); commit: Delta's id of the commit that made `after`, empty where its writer gave it none.
+    """
+
+    before: int | None
+    after: int
+    identity: str
+    _: KW_ONLY
+    commit: str = ""
+
+    def from_nothing(self) -> Self:
+        """Return the pin of an epoch that reads all rows at the same version."""
+        return replace(self, before=None)
+
+    def reached(self) -> Self:
+        """Return the pin of an epoch that begins, and ends, where this one ends."""
+        return replace(self, before=self.after)
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the source has another table at `after` than at `before`."""
+        return False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the epoch may read other rows than the one before."""
+        return self.before != self.after or self.is_rebuilt
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerPin(Pin):
+    """A source that is a view.
+
+    place: its table at `after`, below the view's folder; place_before: its table at `before`, another one if the view
+    was rebuilt in between; bases: the versions of the base sources from which its answer at `after` is computed.
+    """
+
+    place: str
+    place_before: str
+    bases: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def from_nothing(self) -> Self:
+        """Return the pin of an epoch that reads all rows at the same version."""
+        return replace(self, before=None, place_before=self.place)
+
+    def reached(self) -> Self:
+        """Return the pin of an epoch that begins, and ends, where this one ends."""
+        return replace(self, before=self.after, place_before=self.place)
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the source has another table at `after` than at `before`."""
+        return self.place != self.place_before
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An epoch that takes in the whole change between the pinned versions."""
+
+    begins = True
+    arrives = True
+
+    def passed(self, source: str) -> tuple[int, ...]:
+        """Return the versions of a source besides the pinned ones that the epoch reads."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
+
+    whole: a file with another deletion vector counts with its whole size, as in chunks of earlier releases; starts: the
+    version of each source before the first chunk, None where all of its rows are read.
+    """
+
+    number: int
+    of: int
+    bytes: int
+    whole: bool = False
+    starts: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
+
+    @property
+    def begins(self) -> bool:
+        """Whether no epoch before it has read the change."""
+        return self.number == 1
+
+    @property
+    def arrives(self) -> bool:
+        """Whether it reaches the pinned versions."""
+        return self.number == self.of
+
+    def passed(self, source: str) -> tuple[int, ...]:
+        """Return the versions of a source besides the pinned ones that the epoch reads."""
+        start = self.starts.get(source)
+        return () if start is None else (start,)
+
+
+@dataclass(frozen=True)
+class Rest(Chunk):
+    """An epoch that takes in at once what the chunks before it left, up to other versions than these were to reach.
+
+    ends: the version of each source that the chunks were to reach.
+    """
+
+    ends: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def begins(self) -> bool:
+        """Whether no epoch before it has read the change, up to these versions."""
+        return True
+
+    def passed(self, source: str) -> tuple[int, ...]:
+        """Return the versions of a source besides the pinned ones that the epoch reads."""
+        return (*super().passed(source), self.ends[source])
+
+
+Extent = Whole | Chunk | Rest
+"""How much of the change between its pinned versions an epoch takes in."""
+WHOLE = Whole()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """An epoch at its start: everything that a second attempt needs to write exactly the same.
+
+    tables: the versions of the view's own tables, None for one that does not exist; constraints: the declared ones that
+    its sources fulfil after it; relied: those that they fulfilled before it too; states: for each state a digest of its
+    plan, then its stored columns (Layout.merged); lost: why it begins a generation, if a source lost rows that the last
+    epoch read; losses: the number of such epochs.
+    """
+
+    view: str
+    generation: int
+    epoch: int
+    fingerprint: str
+    buckets: int
+    sources: dict[str, Pin]
+    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    mode: str = "incremental"
+    constraints: list[str] = field(default_factory=list[str])
+    relied: list[str] = field(default_factory=list[str])
+    extent: Extent = WHOLE
+    states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    lost: str = ""
+    losses: int = 0
+
+    @property
+    def arrives(self) -> bool:
+        """Whether its sources reach their pinned versions, instead of a version in between."""
+        return self.extent.arrives
 
 
 @dataclass(frozen=True)
@@ -46,11 +195,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class Finished:
-    """An epoch whose tables are all written; after: their versions."""
+    """An epoch whose tables are all written; after: their versions, none where an early release did not record them."""
 
     intent: Intent
     report: Report
-    after: dict[str, int | None] | None
+    after: dict[str, int | None]
 
     @property
     def complete(self) -> bool:
@@ -84,8 +233,7 @@ class History:
     @property
     def complete(self) -> Finished | None:
         """The last complete epoch, which readers see."""
-        oldest = self.events[0] if self.events else None
-        return oldest if isinstance(oldest, Finished) and oldest.complete else None
+        return as_complete(self.events[0]) if self.events else None
 
     def before(self, failed: Intent) -> Finished | None:
         """Return the finished epoch that a failed one is taken back to; None if its generation has none."""
@@ -93,20 +241,14 @@ class History:
         return own[-1] if own and isinstance(own[-1], Finished) else None
 
 
-def read_history(journal: Journal, earlier: History = History()) -> History:
-    """Read the history of a view: one file, unless its newest epoch is not complete.
+def as_complete(event: Event | None) -> Finished | None:
+    """Return an epoch that is finished and has reached its pinned versions; None for any other one."""
+    return event if isinstance(event, Finished) and event.complete else None
 
-    earlier: one that was read before; of its epochs only the newest can have changed.
-    """
-    unchanged = {number_of(event): event for event in earlier.events[:-1]}
-    numbers = journal.numbers()
-    events = list[Event]()
-    for number in reversed(numbers):
-        event = unchanged.get(number) or event_of(journal.entry(*number))
-        events.insert(0, event)
-        if isinstance(event, Finished) and event.complete:
-            break
-    return History(tuple(events), numbers)
+
+def tables_of(event: Event) -> Mapping[str, int | None]:
+    """Return the view's own tables, with their versions after a finished epoch, else before it."""
+    return event.after or event.intent.tables if isinstance(event, Finished) else event.intent.tables
 
 
 def number_of(event: Event) -> tuple[int, int]:
@@ -114,17 +256,12 @@ def number_of(event: Event) -> tuple[int, int]:
     return event.intent.generation, event.intent.epoch
 
 
-def event_of(entry: Entry) -> Event:
-    """Return what became of an epoch."""
-    if entry.report is not None:
-        return Finished(entry.intent, entry.report, entry.after)
-    if entry.intent.takes_back:
-        return Failed(entry.intent)
-    return Copying(entry.intent) if entry.intent.rearranges else Begun(entry.intent)
-
-
-def entry_of(event: Event) -> Entry:
-    """Return the entry in which the journal stores an event."""
-    if isinstance(event, Finished):
-        return Entry(event.intent, event.report, event.after)
-    return Entry(event.intent, None)
+def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
+    """Return the versions of all base sources of an epoch, by their path through the views."""
+    versions = dict[str, int]()
+    for name, pin in pins.items():
+        if isinstance(pin, AnswerPin):
+            versions |= {f"{name}/{source_path}": version for source_path, version in pin.bases.items()}
+        else:
+            versions[name] = pin.after
+    return versions

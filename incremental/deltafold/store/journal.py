@@ -1,8 +1,16 @@
-"""Read and write the journal of a view: the intent and the report of each epoch.
+"""Read and write the journal of a view: one event (history.py) for each epoch.
 
 One small JSON file per epoch, written before its first table (`intent`) and completed by the report after its last
 commit. If the report is missing, not the journal but the view's own commit decides whether an epoch is finished.
 Beside the epochs there is a recipe file for each query that a state was built from, by its fingerprint.
+
+| event | in the file |
+| --- | --- |
+| `Begun` | an intent without report |
+| `Copying` | the same with `rearranges` |
+| `Failed` | the same with `takes_back` |
+| `Finished` | an intent with its report and the versions of the tables `after` |
+| `AnswerPin`, `Chunk`, `Rest` | `place` of a pin; `part` of an intent, with `start`, and `via`, of its pins |
 """
 
 from __future__ import annotations
@@ -10,16 +18,32 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from deltafold.algebra.errors import StateError
 from deltafold.algebra.recipe import Recipe
-from deltafold.algebra.results.report import Report
+from deltafold.algebra.results.report import REBUCKETED, Report
 from deltafold.lake.durable import make_private, write_durably
 from deltafold.lake.remote.remote_path import Place, RemotePath
 from deltafold.spark.java_errors import storage_errors
+from deltafold.store.history import (
+    WHOLE,
+    AnswerPin,
+    Begun,
+    Chunk,
+    Copying,
+    Event,
+    Extent,
+    Failed,
+    Finished,
+    History,
+    Intent,
+    Pin,
+    Rest,
+    as_complete,
+    number_of,
+)
 
 FORMAT = 1  # version of journal and state tables; a newer one is refused
 
@@ -34,129 +58,26 @@ def refresh_first(view: str) -> str:
     return f"Refresh it first: view.refresh(), or `deltafold run {view}`"
 
 
-@dataclass(frozen=True)
-class Pin:
-    """A source in an epoch: its versions before and after.
-
-    identity: Delta's id of the table (at `after` for a base table; earlier releases recorded that of the latest
-    version); commit: Delta's id of the commit that made `after`. If the source is a view: `place`, its table at `after`
-    below the view's folder; `left`, its table at `before` if the view was rebuilt in between; `bases`, the versions of
-    the base sources from which its answer at `after` is computed. For a change in chunks: `start`, the version before
-    the first chunk; `via`, if the rest of the chunks is read by one epoch, the version that they were to reach.
-    """
-
-    before: int | None
-    after: int
-    identity: str
-    _: KW_ONLY
-    place: str | None = None
-    left: str | None = None
-    bases: Mapping[str, int] = field(default_factory=dict[str, int])
-    start: int | None = None
-    commit: str = ""
-    via: int | None = None
-
-    @property
-    def passed(self) -> list[int]:
-        """The versions besides `after` that a change in chunks reads."""
-        return [version for version in (self.start, self.via) if version is not None]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
-
-    whole: a file with another deletion vector counts with its whole size, as in chunks of earlier releases.
-    """
-
-    number: int
-    of: int
-    bytes: int
-    whole: bool = False
-
-    @property
-    def last(self) -> bool:
-        """Whether this chunk reaches the pinned versions."""
-        return self.number == self.of
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intent:
-    """An epoch at its start: everything that a second attempt needs to write exactly the same.
-
-    constraints: the declared ones that its sources fulfil after it; relied: those that they fulfilled before it too;
-    states: for each state a digest of its plan, then its stored columns (Layout.merged); rearranges: it only copies the
-    last epoch into other buckets; takes_back: it only restores the tables that a failed epoch of this number wrote;
-    lost: why it begins a generation, if a source lost rows that the last epoch read; losses: the number of such epochs.
-    """
-
-    view: str
-    generation: int
-    epoch: int
-    fingerprint: str
-    buckets: int
-    sources: dict[str, Pin]
-    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
-    format: int = FORMAT
-    mode: str = "incremental"
-    constraints: list[str] = field(default_factory=list[str])
-    relied: list[str] = field(default_factory=list[str])
-    part: Chunk | None = None
-    states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    rearranges: bool = False
-    takes_back: bool = False
-    lost: str = ""
-    losses: int = 0
-
-    @property
-    def takes_rest(self) -> bool:
-        """Whether it reads the rest of a change at once, after some chunks are finished."""
-        return any(pin.via is not None for pin in self.sources.values())
-
-    @property
-    def arrives(self) -> bool:
-        """Whether its sources reach their pinned versions, instead of a version in between."""
-        return self.part is None or self.part.last
-
-    def to_json(self) -> str:
-        """Return one line of JSON with sorted keys."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An epoch in the journal; report and the tables' versions `after`: None while it is unfinished."""
-
-    intent: Intent
-    report: Report | None
-    after: dict[str, int | None] | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether it is finished and has reached its pinned versions."""
-        return self.report is not None and self.intent.arrives
-
-
 class Journal:
     """The epochs of one view, in a folder."""
 
     def __init__(self, folder: Place) -> None:
         self.folder = folder
 
-    def last(self) -> Entry | None:
+    def last(self) -> Event | None:
         """Return the newest epoch of the newest generation. Raises StorageError if the journal may not be read."""
         files = self._files()
         return self._read(files[-1]) if files else None
 
-    def forget_copy(self) -> Entry | None:
+    def forget_copy(self) -> Event | None:
         """Return the newest epoch; an unfinished copy into other buckets is removed first, since its original stays."""
         last = self.last()
-        if last is None or last.report is not None or not last.intent.rearranges:
+        if not isinstance(last, Copying):
             return last
         self.remove(last.intent)
         return self.last()
 
-    def entries(self, newest: int = 0) -> tuple[Entry, ...]:
+    def entries(self, newest: int = 0) -> tuple[Event, ...]:
         """Return all epochs, or the newest few, oldest first."""
         return tuple(self._read(file) for file in self._files()[-newest:])
 
@@ -165,22 +86,35 @@ class Journal:
         names = (file.name.removesuffix(".json").split("-") for file in self._files())
         return tuple((int(generation[1:]), int(epoch[1:])) for generation, epoch in names)
 
-    def entry(self, generation: int, epoch: int) -> Entry:
-        """Return the entry of one epoch."""
+    def entry(self, generation: int, epoch: int) -> Event:
+        """Return one epoch."""
         return self._read(self._path(generation, epoch))
 
-    def last_complete(self) -> Entry | None:
+    def last_complete(self) -> Finished | None:
         """Return the newest epoch that is finished and has reached its pinned versions."""
-        return next((entry for entry in map(self._read, reversed(self._files())) if entry.complete), None)
+        return next(filter(None, map(as_complete, map(self._read, reversed(self._files())))), None)
 
-    def begin(self, intent: Intent) -> None:
-        """Write an intent, atomically."""
-        self._write(self._path(intent.generation, intent.epoch), {"intent": dataclasses.asdict(intent)})
+    def history(self, earlier: History | None = None) -> History:
+        """Return the history of the view: one file is read, unless its newest epoch is not complete.
 
-    def finish(self, intent: Intent, report: Report, after: dict[str, int | None] | None) -> None:
+        earlier: one that was read before; of its epochs only the newest can have changed.
+        """
+        unchanged = {number_of(event): event for event in (earlier.events[:-1] if earlier else ())}
+        numbers = self.numbers()
+        events = list[Event]()
+        for number in reversed(numbers):
+            events.insert(0, unchanged.get(number) or self.entry(*number))
+            if as_complete(events[0]):
+                break
+        return History(tuple(events), numbers)
+
+    def begin(self, event: Begun | Copying | Failed) -> None:
+        """Write an unfinished epoch, atomically."""
+        self._write(self._path(*number_of(event)), _content_of(event))
+
+    def finish(self, event: Finished) -> None:
         """Complete an epoch with its report and the versions of its tables after it."""
-        content = {"intent": dataclasses.asdict(intent), "report": dataclasses.asdict(report), "after": after}
-        self._write(self._path(intent.generation, intent.epoch), content)
+        self._write(self._path(*number_of(event)), _content_of(event))
 
     def remove(self, intent: Intent) -> None:
         """Remove the entry of an epoch that changed nothing."""
@@ -207,7 +141,7 @@ class Journal:
         """Remove all but the newest `keep` entries, or none if none of these is finished; returns how many."""
         files = self._files()
         old = files[: max(0, len(files) - keep)]
-        if all(self._read(file).report is None for file in files[len(old) :]):
+        if not any(isinstance(self._read(file), Finished) for file in files[len(old) :]):
             return 0
         for file in old:
             if isinstance(file, RemotePath):
@@ -232,42 +166,100 @@ class Journal:
         make_private(self.folder)
         write_durably(path, json.dumps(content, sort_keys=True), keep=True)
 
-    def _read(self, path: Place) -> Entry:
+    def _read(self, path: Place) -> Event:
         try:
-            content = json.loads(path.read_text())
-            fields = content["intent"]
-            records: list[tuple[Any, Any]] = [(Intent, fields), (Chunk, fields.get("part") or {})]
-            records += [(Pin, pin) for pin in fields.get("sources", {}).values()]
-            if fields.get("format", 0) > FORMAT or any(_unknown_fields(kind, record) for kind, record in records):
-                raise StateError(
-                    f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
-                )
-            pins = {name: Pin(**pin) for name, pin in fields.pop("sources").items()}
-            part = fields.pop("part", None)
-            chunk = None if part is None else Chunk(**{"whole": True} | part)
-            report = content.get("report")
-            return Entry(
-                Intent(sources=pins, part=chunk, **fields),
-                None if report is None else Report.from_json(json.dumps(report)),
-                content.get("after"),
-            )
+            return _event_of(json.loads(path.read_text()))
+        except _NewerError as error:
+            raise StateError(
+                f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
                 f"journal file {path}: it is damaged ({error}). Remove it and rebuild the view."
             ) from error
 
 
-def _unknown_fields(kind: Any, record: Mapping[str, Any]) -> set[str]:
-    """Return the fields of a record that this release does not have."""
-    return set(record) - {field.name for field in dataclasses.fields(kind)}
+Record = TypeVar("Record", Pin, Chunk, Intent)
 
 
-def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
-    """Return the versions of all base sources of an epoch, by their path through the views."""
-    versions = dict[str, int]()
-    for name, pin in pins.items():
-        if pin.place is None:
-            versions[name] = pin.after
-        else:
-            versions |= {f"{name}/{source_path}": version for source_path, version in pin.bases.items()}
-    return versions
+class _NewerError(Exception):
+    """A file has what this release does not know."""
+
+
+def intent_json(intent: Intent) -> str:
+    """Return an epoch at its start as one line of JSON, for the commits of its tables."""
+    return json.dumps(_record_of(intent), sort_keys=True)
+
+
+def _content_of(event: Event) -> dict[str, Any]:
+    """Return the content of the file of an event."""
+    record = _record_of(event.intent)
+    if isinstance(event, Finished):
+        record["rearranges"] = event.report.verdict == REBUCKETED
+        return {"intent": record, "report": dataclasses.asdict(event.report), "after": event.after}
+    record |= {"rearranges": isinstance(event, Copying), "takes_back": isinstance(event, Failed)}
+    return {"intent": record}
+
+
+def _record_of(intent: Intent) -> dict[str, Any]:
+    """Return the intent as the file has it."""
+    extent = intent.extent
+    record = {name: value for name, value in vars(intent).items() if name != "extent"}
+    record |= {"format": FORMAT, "part": None, "rearranges": False, "takes_back": False}
+    record["sources"] = {name: _pin_record(pin, extent, name) for name, pin in intent.sources.items()}
+    if isinstance(extent, Chunk):
+        record["part"] = {name: getattr(extent, name) for name in ("number", "of", "bytes", "whole")}
+    return record
+
+
+def _pin_record(pin: Pin, extent: Extent, source: str) -> dict[str, Any]:
+    """Return a pin as the file has it: with the fields of all kinds."""
+    record: dict[str, Any] = {"place": None, "bases": {}} | vars(pin)
+    before = record.pop("place_before", None)
+    record["left"] = None if before == record["place"] else before
+    record["start"] = extent.starts.get(source) if isinstance(extent, Chunk) else None
+    record["via"] = extent.ends.get(source) if isinstance(extent, Rest) else None
+    return record
+
+
+def _event_of(content: dict[str, Any]) -> Event:
+    """Return the event in the content of a file; raises _NewerError for fields that this release does not know."""
+    record: dict[str, Any] = content["intent"]
+    if record.pop("format", FORMAT) > FORMAT:
+        raise _NewerError
+    rearranges, takes_back = record.pop("rearranges", False), record.pop("takes_back", False)
+    part, pins = record.pop("part", None), record.pop("sources")
+    passed = {name: (pin.pop("start", None), pin.pop("via", None)) for name, pin in pins.items()}
+    sources = {name: _pin_of(pin) for name, pin in pins.items()}
+    intent = _build(Intent, record | {"sources": sources, "extent": _extent_of(part, passed)})
+    if (report := content.get("report")) is not None:
+        return Finished(intent, Report.from_json(json.dumps(report)), content.get("after") or {})
+    if takes_back:
+        return Failed(intent)
+    return Copying(intent) if rearranges else Begun(intent)
+
+
+def _pin_of(record: dict[str, Any]) -> Pin:
+    """Return the pin in a record."""
+    place, before = record.pop("place", None), record.pop("left", None)
+    if place is not None:
+        return _build(AnswerPin, record | {"place": place, "place_before": before or place})
+    record.pop("bases", None)
+    return _build(Pin, record)
+
+
+def _extent_of(part: dict[str, Any] | None, passed: Mapping[str, tuple[int | None, int | None]]) -> Extent:
+    """Return the extent in a record; passed: `start` and `via` of its pins."""
+    if part is None:
+        return WHOLE
+    starts = {name: start for name, (start, _) in passed.items()}
+    ends = {name: end for name, (_, end) in passed.items() if end is not None}
+    fields = {"whole": True} | part | {"starts": starts}  # earlier releases did not have `whole`
+    return _build(Rest, fields | {"ends": ends}) if ends else _build(Chunk, fields)
+
+
+def _build(kind: type[Record], fields: dict[str, Any]) -> Record:
+    """Return a record of a kind; raises _NewerError for fields that it does not have."""
+    if set(fields) - {field.name for field in dataclasses.fields(kind)}:
+        raise _NewerError
+    return kind(**fields)

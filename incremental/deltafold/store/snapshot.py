@@ -20,7 +20,8 @@ from deltafold.lake.catalog_names import no_data
 from deltafold.lake.files import rows_in
 from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.version_diff import by_commits
-from deltafold.store.journal import Entry, base_versions, never_refreshed
+from deltafold.store.history import Event, Finished, as_complete, base_versions, tables_of
+from deltafold.store.journal import never_refreshed
 from deltafold.store.view_store import Store
 from deltafold.telemetry import seconds_since
 
@@ -32,7 +33,7 @@ class LastAnswer:
     store: Store
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> Finished:
         """The last complete epoch. Raises StateError if there is none yet."""
         return self._find_epoch()[0]
 
@@ -54,7 +55,7 @@ class LastAnswer:
         first = f"view {self.store.view}: {intent.mode}, epoch {intent.epoch} of generation {intent.generation}"
         return name_computed_keys("\n".join([first, *(f"  {line}" for line in plan)]))
 
-    def read_consistently(self) -> tuple[Entry, DataFrame]:
+    def read_consistently(self) -> tuple[Finished, DataFrame]:
         """Return the epoch and its table as of that epoch, consistent even while the view is refreshed."""
         entry, following = self._find_epoch()
         table = self._table_of(entry)
@@ -67,23 +68,22 @@ class LastAnswer:
             raise StateError(f"view {self.store.view}: its table {table.path} is gone. Rebuild the view.")
         return entry, table.at(version)
 
-    def _find_epoch(self) -> tuple[Entry, Entry | None]:
+    def _find_epoch(self) -> tuple[Finished, Event | None]:
         """Return the epoch, and the one that continued from its tables, if there is one."""
         entries = self.store.journal.entries()
         for number in range(len(entries) - 1, -1, -1):
-            entry = entries[number]
-            if entry.complete:
+            if (entry := as_complete(entries[number])) is not None:
                 following = [e for e in entries[number + 1 :] if e.intent.generation == entry.intent.generation]
                 return entry, following[0] if following else None
         raise never_refreshed(self.store.view)
 
-    def _table_of(self, entry: Entry) -> Table:
+    def _table_of(self, entry: Finished) -> Table:
         return self.store.table(entry.intent.generation, answer_table(self.store.view, entry))
 
 
-def answer_table(view: str, entry: Entry) -> str:
+def answer_table(view: str, entry: Finished) -> str:
     """Return the name of the table with the answer after an epoch: the view's own, else the last state."""
-    names = entry.after or entry.intent.tables
+    names = tables_of(entry)
     if not names:
         raise StateError(f"view {view}: its journal does not record its tables. Rebuild the view.")
     return VIEW if VIEW in names else max(names, key=lambda name: (len(name), name))
@@ -95,9 +95,9 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     A source whose table cannot be found or read is a problem of the status, no error.
     """
     last = store.journal.last()
-    unfinished = None if last is None or last.complete else last.intent.epoch
+    unfinished = None if last is None or as_complete(last) else last.intent.epoch
     complete = store.journal.last_complete()
-    if complete is None or complete.report is None:
+    if complete is None:
         return Status(view=store.view, unfinished=unfinished)
     age = seconds_since(complete.report.finished)
     lags = dict[str, Lag]()
@@ -107,7 +107,7 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
             lags[source_path] = lag(source_path, base(source_path), version)
         except (SourceError, StorageError) as error:
             problems[source_path] = str(error)
-    tables = {name: store.table(complete.intent.generation, name) for name in complete.after or {}}
+    tables = {name: store.table(complete.intent.generation, name) for name in complete.after}
     return Status(
         view=store.view,
         epoch=complete.report.epoch,

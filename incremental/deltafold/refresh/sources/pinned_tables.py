@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltafold.algebra.errors import LostSourceError, SourceError
 from deltafold.lake.protocol import VersionedTable
-from deltafold.store.journal import Pin
+from deltafold.store.history import Pin
 
 
 def is_pinned(pin: Pin, table: VersionedTable) -> bool:

@@ -10,7 +10,7 @@ below that view to one table, it counts the first alone: their number may double
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from deltafold.algebra.errors import SourceError, StateError
@@ -22,7 +22,8 @@ from deltafold.lake.remote.remote_path import Place
 from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from deltafold.refresh.sources.table_views import Answer, GrownTable, WidenedTable
 from deltafold.store.dependents import Reader, Readers
-from deltafold.store.journal import Entry, Journal, Pin, base_versions
+from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions
+from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
 
 Progress = Callable[[str], None]
@@ -33,7 +34,7 @@ Targets = Mapping[str, int]  # the requested version of each base source, by the
 class UpstreamState:
     """A finished epoch of a view below, whose answer is in the table `final`."""
 
-    entry: Entry
+    entry: Finished
     final: str
     report: Report
 
@@ -125,19 +126,20 @@ class Inputs:
         """The base tables by their location."""
         return {self.places[source_path]: table for source_path, table in self.bases.items()}
 
-    def of(self, pins: Mapping[str, Pin]) -> Mapping[str, VersionedTable]:
+    def of(self, pins: Mapping[str, Pin], extent: Extent = WHOLE) -> Mapping[str, VersionedTable]:
         """Return the tables of an epoch by source."""
-        answers = {name: self._table(name, pins[name]) for name in self.views if name in pins}
+        answers = {name: self._answer(name, pins[name]) for name in self.views if name in pins}
         grown = {name: GrownTable(self.tables[name], pins[name].after) for name in self.grown if name in pins}
         tables: dict[str, VersionedTable] = {**self.tables, **answers, **grown}
-        return {name: self._as_wide(name, table, pins.get(name)) for name, table in tables.items()}
+        return {
+            name: self._as_wide(name, table, pins[name], extent) if name in pins else table
+            for name, table in tables.items()
+        }
 
-    def _as_wide(self, name: str, table: VersionedTable, pin: Pin | None) -> VersionedTable:
+    def _as_wide(self, name: str, table: VersionedTable, pin: Pin, extent: Extent) -> VersionedTable:
         """Return a table with the types of today in all versions of an epoch; itself if it has these."""
         read = self.types.get(name, {})
-        if pin is None:
-            return table
-        there = [self._types_if_readable(table, version) for version in (pin.after, *pin.passed)]
+        there = [self._types_if_readable(table, version) for version in (pin.after, *extent.passed(name))]
         there.append(self._types_before(table, pin))
         same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
         return table if same else WidenedTable(table, read)
@@ -198,24 +200,24 @@ class Inputs:
             pinned_commit = last.commit if last is not None and last.after == target else ""
             return Pin(before, target, table.identity(target), commit=pinned_commit or table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
-        version = (entry.after or {}).get(final)
+        version = entry.after.get(final)
         place = f"g{entry.intent.generation}/{final}"
-        table = self._table(name, Pin(None, 0, "", place=place))
+        table = self._table(name, place)
         if version is None:
             raise StateError(
                 f"view {entry.intent.view}: its journal does not record the version of its table. Rebuild it."
             )
         exported = self.views[name].inputs.exported
         bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
-        pin = Pin(before, version, table.identity(), place=place, bases=bases)
+        pin = AnswerPin(before, version, table.identity(), place=place, place_before=place, bases=bases)
         if last is None or last.identity == pin.identity:
             return pin
-        if last.place in (None, place):
+        if not isinstance(last, AnswerPin) or last.place == place:
             raise refuse_recreated(self.view, name, table)
-        old = self._table(name, last)
+        old = self._table(name, last.place)
         if old.version() is None or old.identity() != last.identity:
             raise refuse_recreated(self.view, name, old)
-        return Pin(before, version, pin.identity, place=place, left=last.place, bases=bases)
+        return replace(pin, place_before=last.place)
 
     def check(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError if a table is not the one whose version was pinned."""
@@ -283,14 +285,14 @@ class Inputs:
             if consumed.get(source_path, 0) > targets[location]
         ]
 
-    def earlier(self, journal: Journal, targets: Targets, last: Entry) -> Entry:
+    def earlier(self, journal: Journal, targets: Targets, last: Finished) -> Finished:
         """Return the newest epoch of the last one's generation that ended at exactly these versions."""
         wanted = {source_path: targets[location] for source_path, location in self.places.items()}
         for entry in reversed(journal.entries()):
-            same = entry.intent.generation == last.intent.generation and entry.complete
+            same = entry.intent.generation == last.intent.generation and as_complete(entry)
             if same and wanted.items() <= base_versions(entry.intent.sources).items():
-                self.check(entry.intent.sources)
-                return entry
+                self.check(same.intent.sources)
+                return same
         current = ", ".join(
             f"{source_path} {version}" for source_path, version in base_versions(last.intent.sources).items()
         )
@@ -324,11 +326,16 @@ class Inputs:
         name, _, rest = source_path.partition("/")
         return self.views[name].inputs.find_place(rest) if rest and name in self.views else None
 
-    def _table(self, name: str, pin: Pin) -> Answer:
+    def _answer(self, name: str, pin: Pin) -> Answer:
         """Return the answer of a view below, as an epoch has pinned it."""
+        if not isinstance(pin, AnswerPin):  # the source was a table then: no table of the view has its id
+            return self._table(name, "")
+        return self._table(name, pin.place, self._table(name, pin.place_before) if pin.is_rebuilt else None)
+
+    def _table(self, name: str, place: str, before: Answer | None = None) -> Answer:
+        """Return the answer of a view below in one of its tables; before: in an earlier one."""
         below = self.views[name]
-        old = None if pin.left is None else self._table(name, Pin(None, 0, "", place=pin.left))
-        return Answer(below.store.table_at(pin.place or ""), below.columns, old)
+        return Answer(below.store.table_at(place), below.columns, before)
 
 
 def prefix_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
