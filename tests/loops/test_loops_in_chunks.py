@@ -18,7 +18,7 @@ from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, NotConve
 from deltafold.api import iterate
 from tests.crash.points import Killed, watched
 from tests.night import night
-from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, rows
 
 pytestmark = pytest.mark.usefixtures("files_in_order")
 
@@ -36,38 +36,6 @@ def put_edges(sandbox: Sandbox, **edges: list[tuple[int, int]]) -> None:
 def put_far_nodes(sandbox: Sandbox) -> None:
     """Nodes that are beyond the level limit until the last of three partitions has the way to them."""
     put_edges(sandbox, d2=[(2, 3), (3, 4)], d3=[(n, n + 1) for n in range(4, 9)], d4=[(1, 5), (5, 8)])
-
-
-@night
-def test_a_chunk_beyond_the_level_limit(sandbox: MemorySandbox) -> None:
-    """The batch query is within it. The view could not be refreshed any more, only rebuilt."""
-    put_edges(sandbox, d1=[(1, 2)])
-    sandbox.declare("t")
-    view = sandbox.view(LEVELS)
-    checked(view)
-    put_far_nodes(sandbox)
-    with pytest.warns(DeltafoldWarning, match="chunk 2 of 3 fails by itself. What is left"):
-        report = checked(view, chunk=1)
-    assert "(chunks 1 to 2 of 2)" in report.sentence and report.versions["t"] == (0, 3), report.sentence
-    put_edges(sandbox, d5=[(n, n + 1) for n in range(9, 20)], d6=[(1, 11), (1, 15), (1, 18)])
-    with pytest.warns(DeltafoldWarning, match="chunk 1 of 2 fails by itself"):
-        report = checked(view, chunk=1)
-    assert "(chunk" not in report.sentence
-    with pytest.warns(DeltafoldWarning):
-        view.rebuild(chunk=1)
-    confirm(view)
-    assert view.refresh().verdict == "nothing to do"
-
-
-@night
-@pytest.mark.parametrize("far", ["d1", "d2"])
-def test_a_first_load_beyond_the_level_limit(sandbox: MemorySandbox, far: str) -> None:
-    """Its first chunk, or a later one."""
-    put_edges(sandbox, **{"d1": [(1, 2)], far: [(n, n + 1) for n in range(1, 9)], "d3": [(1, 5), (5, 8)]})
-    sandbox.declare("t")
-    view = sandbox.view(LEVELS)
-    with pytest.warns(DeltafoldWarning, match="fails by itself"):
-        checked(view, chunk=1)
 
 
 @night

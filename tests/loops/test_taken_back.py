@@ -114,22 +114,13 @@ def test_a_first_load_that_fails_in_its_middle(sandbox: MemorySandbox) -> None:
 
 
 @night
-def test_a_rebuild_that_fails_in_its_middle(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_fails_in_its_middle(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The generation before goes on, also where the rebuild was killed first."""
-    check_rebuilds(sandbox, monkeypatch)
-
-
-@night
-def test_a_rebuild_that_fails_in_its_middle_on_delta(delta: DeltaSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_rebuilds(delta, monkeypatch)
-
-
-def check_rebuilds(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_edges(sandbox, [(1, 2)])
-    sandbox.declare("t")
-    view = sandbox.view(TWO_LOOPS)
+    put_edges(delta, [(1, 2)])
+    delta.declare("t")
+    view = delta.view(TWO_LOOPS)
     checked(view)
-    put_edges(sandbox, path(2, 9))
+    put_edges(delta, path(2, 9))
     for killed in (False, True):
         if killed:
             with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
@@ -141,7 +132,7 @@ def check_rebuilds(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
         status = view.status()
         assert (status.unfinished, status.generation) == (None, 1) and rows(view) == [(2, "a"), (2, "b")]
         view.maintain()
-    sandbox.sql("delete from {t} where src = 4")
+    delta.sql("delete from {t} where src = 4")
     assert (checked(view).epoch, view.status().generation) == (3, 1)
     assert view.rebuild().verdict == "rebuilt"
     confirm(view)
