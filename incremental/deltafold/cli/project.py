@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltafold.algebra.results.upkeep import format_count
+from deltafold.algebra.results.formats import format_count
 from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
 from deltafold.pipelines.declaration.parsing import DeclarationError

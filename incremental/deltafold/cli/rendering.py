@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deltafold.algebra.errors import DeltafoldWarning
-from deltafold.algebra.results.upkeep import format_bytes, format_count
+from deltafold.algebra.results.formats import format_bytes, format_count
 
 if TYPE_CHECKING:
     from deltafold.api import Landing, Report, Upkeep, Verification

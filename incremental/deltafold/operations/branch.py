@@ -19,6 +19,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from deltafold.algebra.errors import DeltafoldError, StateError
+from deltafold.algebra.results.notes import Branched
 from deltafold.algebra.results.report import BRANCHED
 from deltafold.lake.durable import Folder, lock, make_private
 from deltafold.lake.remote.remote_path import Place, RemotePath
@@ -189,9 +190,9 @@ def _clone_tables(store: Store, scratch: Store, entry: Finished) -> None:
         ) from error
     # The epoch keeps its number, from which the copy numbers of equal rows in the view's table are derived.
     intent = replace(entry.intent, view=scratch.view, generation=1, extent=WHOLE, lost="")
-    sentence = f"{scratch.view}: branched from epoch {intent.epoch} of view {store.view}"
+    notes = (Branched(view=store.view, epoch=intent.epoch),)
     report = replace(
-        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, sentence=sentence, finished=now(), below=(),
+        entry.report, view=scratch.view, generation=1, verdict=BRANCHED, notes=notes, finished=now(), below=(),
         lost="",
     )  # fmt: skip
     journal = Journal(scratch.folder / "journal")

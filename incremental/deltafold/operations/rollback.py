@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import StateError, UsageError
 from deltafold.algebra.program import BUCKET
+from deltafold.algebra.results.formats import format_count
+from deltafold.algebra.results.notes import FilesGone, Rebucketed, RolledBack
 from deltafold.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
-from deltafold.algebra.results.upkeep import format_count
 from deltafold.dataflow.publish import COPIES_PER_EPOCH, COPY
 from deltafold.lake.durable import lock
 from deltafold.lake.physical_layout import arrange
@@ -174,17 +175,17 @@ class Rollback:
         cost = epoch.measure.cost
         rearranges = intent.buckets != entry.intent.buckets
         journal.begin(Copying(intent) if rearranges else Begun(intent))
+        number, generation = entry.intent.epoch, entry.intent.generation
         if rearranges:
             verdict = REBUCKETED
-            done = f"{_describe(entry.intent)} in {format_count(intent.buckets, 'bucket')}"
+            note = Rebucketed(epoch=number, generation=generation, buckets=intent.buckets)
         else:
             verdict = ROLLED_BACK
-            done = f"back to {_describe(entry.intent)}"
-        with self._executor.counting(epoch, f"{intent.view} {done}", is_copy=True):
+            note = RolledBack(epoch=number, generation=generation)
+        with self._executor.counting(epoch, f"{intent.view} {verdict}: {_describe(entry.intent)}", is_copy=True):
             effect = self._copy_tables(entry, strategy, epoch)
         report = report_of(intent, effect, cost, verdict)
-        sentence = f"{intent.view}: {done}, as {_describe(intent)}, {cost.seconds:.1f} s{_missing_files(epoch)}"
-        report = replace(report, sentence=sentence)
+        report = replace(report, notes=(note, *_missing_files(epoch)))
         journal.finish(Finished(intent, report, {name: table.version() for name, table in epoch.tables.items()}))
         self._pointer.point()
         return report
@@ -208,15 +209,11 @@ class Rollback:
         return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 
-def _missing_files(epoch: Epoch) -> str:
-    """Return the end of a report's sentence: the pinned versions whose files were removed; empty if there are none."""
-    missing = [
-        f"version {pin.after} of source {name}"
-        for name, pin in epoch.intent.sources.items()
-        if not epoch.sources[name].is_readable(pin.after)
-    ]
-    rest = " are gone: a refresh that reads them is refused until the view is rebuilt"
-    return f"; files of {', '.join(missing)}{rest}" if missing else ""
+def _missing_files(epoch: Epoch) -> tuple[FilesGone, ...]:
+    """Return a note of the pinned versions whose files were removed, if there are any."""
+    pins = epoch.intent.sources.items()
+    missing = {name: pin.after for name, pin in pins if not epoch.sources[name].is_readable(pin.after)}
+    return (FilesGone(versions=missing),) if missing else ()
 
 
 def _describe(intent: Intent) -> str:

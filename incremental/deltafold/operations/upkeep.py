@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from deltafold.algebra.errors import DeltafoldError, StateError, UsageError
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.results.report import Report
-from deltafold.algebra.results.upkeep import TableUpkeep, Upkeep, format_bytes
+from deltafold.algebra.results.upkeep import TableUpkeep, Upkeep
 from deltafold.lake.durable import Folder, lock
 from deltafold.lake.protocol import HOUR, PartitionFiles, Table
 from deltafold.lake.remote.remote_path import Place, check_leases
@@ -72,9 +72,8 @@ class _UpkeepRun:
         self._show_progress("superseded generations")
         generations = self._remove_generations(generation, needs)
         entries = self.store.journal.prune(self.store.tuning.kept_epochs)
-        done = Upkeep(
+        return Upkeep(
             view=self.store.view,
-            sentence="",
             retention_hours=self.hours,
             tables=tables,
             generations=generations,
@@ -83,7 +82,6 @@ class _UpkeepRun:
             seconds=round(time.monotonic() - start, 3),
             finished=now(),
         )
-        return replace(done, sentence=_summarize(done))
 
     def _compact(self, table: Table, keys: Sequence[str]) -> TableUpkeep:
         """Rewrite the fragmented buckets of one of the view's tables."""
@@ -230,19 +228,4 @@ def _upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress
 
 def with_growth(done: Upkeep, grown: Report) -> Upkeep:
     """Add the copy into more buckets that was made before an upkeep."""
-    rest = done.sentence.removeprefix(f"{done.view}: ")
-    return replace(done, grown=grown, sentence=f"{grown.sentence}; {rest}")
-
-
-def _summarize(done: Upkeep) -> str:
-    """Summarize an upkeep in one line."""
-    tables = done.tables.values()
-    rewritten = [name for name, table in done.tables.items() if table.partitions]
-    before, after = (sum(table.files[side] for table in tables) for side in (0, 1))
-    parts = [f"{', '.join(rewritten)} compacted, {before} files to {after}" if rewritten else "nothing to compact"]
-    parts.append(
-        f"{sum(table.removed for table in tables)} old files removed, {format_bytes(sum(t.freed for t in tables))}"
-    )
-    parts += [f"generation {', '.join(map(str, done.generations))} removed"] if done.generations else []
-    parts += [f"{done.entries} journal entries removed"] if done.entries else []
-    return f"{done.view}: {'; '.join(parts)}; {done.seconds:.1f} s"
+    return replace(done, grown=grown, sentence="")

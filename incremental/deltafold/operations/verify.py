@@ -25,7 +25,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from deltafold.algebra.errors import QueryError, UsageError
 from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.results.report import MeasuredPoint, Verification
-from deltafold.algebra.results.upkeep import format_count
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.dataflow.pruning.rewind import is_exact
 from deltafold.spark import catalyst
@@ -225,14 +224,6 @@ def _compare_answers(
         actual = sample.of(actual)
     differences = count_differences(expected, actual, SHOWN_ROWS)
     equal = not differences.missing and not differences.extra
-    what = (
-        "equals the batch query"
-        if equal
-        else f"differs: {format_count(differences.missing, 'row')} missing, {differences.extra:,} extra"
-    )
-    part = "" if sample is None else f" in a sample of {sample.words}"
-    share = 1.0 if sample is None else sample.share
-    sentence = f"{intent.view}: {what} at epoch {intent.epoch}{part} ({format_count(differences.rows, 'row')})"
     worst = max(points, key=lambda point: (not point.within, point.residual / point.allowed), default=None)
     return Verification(
         view=intent.view,
@@ -242,18 +233,11 @@ def _compare_answers(
         rows=differences.rows,
         versions=versions,
         sample=differences.sample,
-        sentence=sentence + _measured_text(worst),
-        share=share,
+        share=1.0 if sample is None else sample.share,
         residual=worst and worst.residual,
         bound=worst and worst.bound,
         allowed=worst and worst.allowed,
+        epoch=intent.epoch,
+        sampled="" if sample is None else sample.words,
+        unmatched=0 if worst is None else worst.unmatched,
     )
-
-
-def _measured_text(point: MeasuredPoint | None) -> str:
-    """Return what was measured of a loop to a tolerance, for the end of a sentence."""
-    if point is None:
-        return ""
-    bound = "" if point.bound is None else f"; distance from the fixpoint at most {point.bound:.3g}"
-    stray = f", {format_count(point.unmatched, 'key')} without a match" if point.unmatched else ""
-    return f"; residual {point.residual:.3g}, at most {point.allowed:.3g} is allowed{bound}{stray}"

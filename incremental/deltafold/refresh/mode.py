@@ -14,14 +14,16 @@ from typing import Protocol
 
 from deltafold.algebra.program import Estimate, Program, Volume
 from deltafold.algebra.recipe import Current
+from deltafold.algebra.results.notes import REUSED
 from deltafold.algebra.results.report import RESUMED
+from deltafold.algebra.results.sentences import chosen_mode
 from deltafold.algebra.tuning import CostRates, Tuning
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.version_diff import file_difference
 from deltafold.refresh.full_recompute import FullRecompute
 from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
 from deltafold.refresh.sources.pinned_tables import is_pinned
-from deltafold.refresh.state_reuse import COPIED, REUSED
+from deltafold.refresh.state_reuse import COPIED
 from deltafold.store.history import Event, Finished, Pin, Whole
 from deltafold.store.journal import Journal
 
@@ -43,14 +45,7 @@ class Choice:
     @property
     def because(self) -> str:
         """The reason in words; empty if there was no choice."""
-        if not self.expected:
-            return ""
-        incremental, recompute = self.expected["incremental"], self.expected["recompute"]
-        estimated = f"estimated refresh {incremental:.1f} s, full recompute {recompute:.1f} s"
-        mode = self.strategy.mode
-        if self.expected[mode] <= min(self.expected.values()):
-            return estimated
-        return f"{estimated}; {mode} until the other takes less than {100 * self.share:.0f} % of its time"
+        return chosen_mode(self.strategy.mode, self.expected, self.share)
 
 
 class ModePolicy(Protocol):

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from deltafold.algebra.errors import DeltafoldWarning, LostSourceError, QueryError
+from deltafold.algebra.results.notes import EarlierEpoch
 from deltafold.algebra.results.report import RESUMED, Report
 from deltafold.lake.durable import lock
 from deltafold.lake.log.delta_log import cached_snapshots
@@ -162,8 +163,7 @@ class Refresh:
         last = self._find_continued(course)
         if last is not None and self.inputs.find_passed(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
-            sentence = f"{self._store.view}: epoch {entry.intent.epoch} is at the requested versions"
-            report = replace(unchanged_report(self._store.view, entry, entry.intent.sources), sentence=sentence)
+            report = unchanged_report(self._store.view, entry, entry.intent.sources, EarlierEpoch())
         else:
             reached = self.inputs.reach(targets, done, progress)
             report = self._advance(course, Versions(targets, reached))

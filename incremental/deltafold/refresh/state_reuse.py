@@ -23,7 +23,7 @@ from deltafold.store.view_store import Store
 
 Convertible = Mapping[str, tuple[str, ...]]
 """By state, a digest that it had and SQL for its columns (RefreshStrategy.convertible)."""
-REUSED, COPIED = "reused", "copied"  # the paths of tables that were not computed
+COPIED = "copied"  # the path of a table that was not computed, as REUSED
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltafold.algebra.errors import EvaluationError, NotConvergedError, QueryError
+from deltafold.algebra.results.notes import EpochTakenBack
 from deltafold.algebra.results.report import TAKEN_BACK, Report
 from deltafold.refresh.reporting import versions_by_source
 from deltafold.spark.java_errors import explain_errors
@@ -55,7 +56,13 @@ def restore(store: Store, begun: Intent, before: Finished) -> None:
 def report_of_nothing(before: Report, begun: Intent) -> Report:
     """Return the report of an epoch that was taken back; the answer is that of the epoch before, and as old."""
     return Report(
-        view=begun.view, epoch=begun.epoch, generation=begun.generation, verdict=TAKEN_BACK,
-        sentence=f"{begun.view}: epoch {begun.epoch} {TAKEN_BACK}, as it failed: the view is as before it",
-        versions=versions_by_source(begun.sources), finished=before.finished, partitions=(), residuals=before.residuals,
-    )  # fmt: skip
+        view=begun.view,
+        epoch=begun.epoch,
+        generation=begun.generation,
+        verdict=TAKEN_BACK,
+        versions=versions_by_source(begun.sources),
+        finished=before.finished,
+        partitions=(),
+        residuals=before.residuals,
+        notes=(EpochTakenBack(),),
+    )

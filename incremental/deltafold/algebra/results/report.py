@@ -11,6 +11,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, cast
 
+from deltafold.algebra.results.notes import Note, read_notes
+from deltafold.algebra.results.sentences import sentence_of, sentence_of_verification
+
 VIEW_MARK = "view "  # before the name of a source that is a view, among `Report.versions`: no source's name has a space
 
 EpochVerdict = Literal[
@@ -65,14 +68,16 @@ class Report(Json):
     among the groups of a state that stores the answer; None if there is no such key, or too many were touched;
     rounds: of each loop, by phase (`retract`, `insert`, `levels`, `steps`), the number of rows that each round changed;
     `points`: of k-means, the number of old points that each step read again;
-    residuals: of each loop to a tolerance, the change by each step in the loop's norm; the last is that of the answer.
+    residuals: of each loop to a tolerance, the change by each step in the loop's norm; the last is that of the answer;
+    notes: what the refresh did, the subject first; sentence: rendered from them, and stored beside them for other
+    programs; early releases stored it alone.
     """
 
     view: str
     epoch: int
     generation: int
     verdict: EpochVerdict
-    sentence: str
+    sentence: str = ""
     versions: dict[str, tuple[int | None, int]] = field(default_factory=dict[str, tuple[int | None, int]])
     change_rows: int = 0
     groups: int = 0
@@ -92,14 +97,24 @@ class Report(Json):
     rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     residuals: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     lost: str = ""
+    notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        # JSON has no tuples, and dictionaries for reports
+        # JSON has no tuples, and dictionaries for reports and notes
         below = cast("tuple[Report | dict[str, Any], ...]", self.below)
         object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in below))
         object.__setattr__(self, "because", tuple(self.because))
         object.__setattr__(self, "partitions", None if self.partitions is None else tuple(self.partitions))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
+        stored = cast("tuple[Note | dict[str, Any], ...]", self.notes)
+        object.__setattr__(self, "notes", read_notes(stored))
+        if stored and not any(isinstance(note, dict) for note in stored):  # a sentence in JSON stays as it is
+            object.__setattr__(self, "sentence", sentence_of(self))
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the view is at another epoch than before."""
+        return self.verdict != NOTHING_TO_DO
 
     @property
     def table_versions(self) -> dict[str, int]:
@@ -142,7 +157,8 @@ class Landing(Json):
 class Verification(Json):
     """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 
-    rows: the number of compared rows of the view; sample: some rows that differ; share: the share of keys compared.
+    epoch: the compared one; rows: the number of compared rows of the view; sample: some rows that differ; share: the
+    share of keys compared; sampled: that in words, empty for all; unmatched: as in MeasuredPoint.
     residual: where the query has loops to a tolerance, the change of the stored answer by one batch step, of the loop
     closest to its limit; allowed: the greatest change that is allowed; bound: the most that the answer is away from the
     fixpoint, for a loop to an error.
@@ -155,11 +171,17 @@ class Verification(Json):
     rows: int
     versions: dict[str, int]
     sample: tuple[str, ...]
-    sentence: str
+    sentence: str = ""
     share: float = 1.0
     residual: float | None = None
     bound: float | None = None
     allowed: float | None = None
+    epoch: int = 0
+    sampled: str = ""
+    unmatched: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", self.sentence or sentence_of_verification(self))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deltafold.algebra.results.report import Json, Report
+from deltafold.algebra.results.sentences import sentence_of_upkeep
 
 VIEW = "view"  # the name of the answer's own table
 
@@ -35,7 +36,6 @@ class Upkeep(Json):
     """
 
     view: str
-    sentence: str
     retention_hours: float
     tables: dict[str, TableUpkeep]
     generations: tuple[int, ...]
@@ -44,6 +44,10 @@ class Upkeep(Json):
     seconds: float
     finished: str
     grown: Report | None = None
+    sentence: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", self.sentence or sentence_of_upkeep(self))
 
 
 @dataclass(frozen=True)
@@ -110,19 +114,3 @@ class Status(Json):
     def answer(self) -> Size | None:
         """The size of the answer's own table; None if the answer is stored in a state."""
         return self.tables.get(VIEW)
-
-
-def format_bytes(size: float) -> str:
-    """Format a number of bytes: 12 bytes, 3.4 MB."""
-    if abs(size) < 1000:
-        return f"{size:.0f} bytes"
-    for unit in ("KB", "MB", "GB"):
-        size /= 1000
-        if abs(size) < 1000:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number of things: 1 row, 2,000 rows."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ from deltafold.algebra.loops import LoopState
 from deltafold.algebra.monoids.declared import DeclaredMonoid, counterexample_sql, extended_sql, laws_of, sample_sql
 from deltafold.algebra.plan import Plan
 from deltafold.algebra.program import Program, State
+from deltafold.algebra.results.notes import REUSED
 from deltafold.algebra.results.upkeep import VIEW
 from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.tuning import Tuning
@@ -40,7 +41,6 @@ from deltafold.refresh.source_changes import SourceChanges
 from deltafold.refresh.stages.clustering import ClusteringStage
 from deltafold.refresh.stages.iteration import IterationStage
 from deltafold.refresh.stages.recursion import LoopStage
-from deltafold.refresh.state_reuse import REUSED
 from deltafold.spark.checkpoint import Checkpoints
 
 MERGE = "merge"  # the path of a large state, most of whose rows stay in their files

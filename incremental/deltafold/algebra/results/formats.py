@@ -1,0 +1,19 @@
+"""Format numbers for people."""
+
+from __future__ import annotations
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes: 12 bytes, 3.4 MB."""
+    if abs(size) < 1000:
+        return f"{size:.0f} bytes"
+    for unit in ("KB", "MB", "GB"):
+        size /= 1000
+        if abs(size) < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number of things: 1 row, 2,000 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

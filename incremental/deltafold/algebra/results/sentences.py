@@ -1,0 +1,149 @@
+"""Render results as one sentence for a terminal: the only place that turns them into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from deltafold.algebra.results.formats import format_bytes, format_count
+from deltafold.algebra.results.notes import (
+    REUSED,
+    Branched,
+    ChunksRan,
+    EarlierEpoch,
+    EpochRan,
+    EpochTakenBack,
+    FilesGone,
+    FinishedBefore,
+    ModeChosen,
+    Note,
+    NotIncremental,
+    Rebucketed,
+    Redefined,
+    RolledBack,
+    SourcesUnchanged,
+    Subject,
+    ViewUnaffected,
+)
+
+if TYPE_CHECKING:
+    from deltafold.algebra.results.report import Report, Verification
+    from deltafold.algebra.results.upkeep import Upkeep
+
+
+def sentence_of(report: Report) -> str:
+    """Return the sentence of a report with notes."""
+    moved = [f"{each.view} epoch {each.epoch} {each.verdict}" for each in report.below if each.has_effect]
+    below = f"; below it, {', '.join(moved)}" if moved else ""
+    return f"{report.view}: {''.join(_words(report, note) for note in report.notes)}{below}"
+
+
+def sentence_of_verification(found: Verification) -> str:
+    """Return the sentence of a verification."""
+    what = "equals the batch query"
+    if found.missing or found.extra:
+        what = f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} extra"
+    part = f" in a sample of {found.sampled}" if found.sampled else ""
+    measured = ""
+    if found.residual is not None and found.allowed is not None:
+        bound = "" if found.bound is None else f"; distance from the fixpoint at most {found.bound:.3g}"
+        stray = f", {format_count(found.unmatched, 'key')} without a match" if found.unmatched else ""
+        measured = f"; residual {found.residual:.3g}, at most {found.allowed:.3g} is allowed{bound}{stray}"
+    return f"{found.view}: {what} at epoch {found.epoch}{part} ({format_count(found.rows, 'row')}){measured}"
+
+
+def sentence_of_upkeep(done: Upkeep) -> str:
+    """Return the sentence of an upkeep."""
+    tables = done.tables.values()
+    rewritten = [name for name, table in done.tables.items() if table.partitions]
+    before, after = (sum(table.files[side] for table in tables) for side in (0, 1))
+    parts = [f"{', '.join(rewritten)} compacted, {before} files to {after}" if rewritten else "nothing to compact"]
+    parts.append(
+        f"{sum(table.removed for table in tables)} old files removed, {format_bytes(sum(t.freed for t in tables))}"
+    )
+    parts += [f"generation {', '.join(map(str, done.generations))} removed"] if done.generations else []
+    parts += [f"{done.entries} journal entries removed"] if done.entries else []
+    first = f"{done.view}: " if done.grown is None else f"{done.grown.sentence}; "
+    return f"{first}{'; '.join(parts)}; {done.seconds:.1f} s"
+
+
+def chosen_mode(mode: str, expected: Mapping[str, float], share: float) -> str:
+    """Return why a mode was chosen by its expected seconds; empty if there was no choice."""
+    if not expected:
+        return ""
+    estimated = f"estimated refresh {expected['incremental']:.1f} s, full recompute {expected['recompute']:.1f} s"
+    if expected[mode] <= min(expected.values()):
+        return estimated
+    return f"{estimated}; {mode} until the other takes less than {100 * share:.0f} % of its time"
+
+
+def _words(report: Report, note: Note) -> str:
+    """Return the part of a sentence that is a note; additions begin with what separates them."""
+    match note:
+        case FilesGone(versions=versions):
+            missing = ", ".join(f"version {version} of source {source}" for source, version in versions.items())
+            return f"; files of {missing} are gone: a refresh that reads them is refused until the view is rebuilt"
+        case NotIncremental(node=node):
+            return f" ({node} cannot be maintained incrementally: see explain)"
+        case ModeChosen(mode=mode, share=share):
+            return f" (policy auto: {chosen_mode(mode, report.expected, share)})"
+        case Redefined(what=what):
+            return f" ({what})"
+        case FinishedBefore(epoch=epoch, verdict=verdict, reused=reused):
+            return f"; before it, epoch {epoch} was {verdict}{_reused(reused)}"
+        case _:
+            return _subject_words(report, note)
+
+
+def _subject_words(report: Report, note: Subject) -> str:
+    """Return what a report is about."""
+    epoch = f"epoch {report.epoch}"
+    copy = f"as {epoch} of generation {report.generation}, {report.seconds:.1f} s"
+    match note:
+        case EpochRan():
+            return f"{epoch} {report.verdict}, {_work(report)}"
+        case ChunksRan(first=first, last=last, of=of):
+            which = f"chunk {last}" if first == last else f"chunks {first} to {last}"
+            return f"{epoch} {report.verdict} ({which} of {of}), {_work(report)}"
+        case SourcesUnchanged():
+            return f"{report.verdict}, no row changed since {epoch}"
+        case ViewUnaffected(within_tolerance=within):
+            kept = "the answer that is stored is still within its tolerance"
+            because = kept if within else "the source changes do not affect this view"
+            return f"no change: {because} (still at {epoch}), {_cost(report)}{_rounds(report)}"
+        case EarlierEpoch():
+            return f"{epoch} is at the requested versions"
+        case EpochTakenBack():
+            return f"{epoch} {report.verdict}, as it failed: the view is as before it"
+        case RolledBack(epoch=number, generation=generation):
+            return f"back to epoch {number} of generation {generation}, {copy}"
+        case Rebucketed(epoch=number, generation=generation, buckets=buckets):
+            return f"epoch {number} of generation {generation} in {format_count(buckets, 'bucket')}, {copy}"
+        case Branched(view=view, epoch=number):
+            return f"branched from epoch {number} of view {view}"
+    assert_never(note)
+
+
+def _work(report: Report) -> str:
+    """Return the work of an epoch and its cost."""
+    rows, groups = format_count(report.change_rows, "changed row"), format_count(report.groups, "group")
+    reused = _reused([name for name, path in report.paths.items() if path == REUSED])
+    commits = format_count(report.commits, "Delta commit")
+    return f"{rows}, {groups}, {_cost(report)}, {commits}{reused}{_rounds(report)}"
+
+
+def _cost(report: Report) -> str:
+    return f"{report.seconds:.1f} s, {format_count(report.jobs, 'Spark job')}"
+
+
+def _reused(states: Sequence[str]) -> str:
+    return f", {', '.join(states)} {REUSED}" if states else ""
+
+
+def _rounds(report: Report) -> str:
+    """Return the number of rounds of each loop that had any, and its last residual."""
+    numbers = {loop: sum(map(len, phases.values())) for loop, phases in report.rounds.items()}
+    last = {loop: f" to a residual of {found[-1]:.3g}" for loop, found in report.residuals.items() if found}
+    return "".join(
+        f", {loop} {format_count(number, 'round')}{last.get(loop, '')}" for loop, number in numbers.items() if number
+    )
