@@ -64,6 +64,11 @@ class Sources(Protocol):
         ...
 
     @property
+    def looked_up(self) -> Mapping[str, StructType | None]:
+        """The schemas of the sources that were looked up so far."""
+        ...
+
+    @property
     def views(self) -> frozenset[str]:
         """The names of sources that are views."""
         ...
@@ -124,6 +129,24 @@ class WidenedQuery:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompileKey:
+    """Everything that a compilation depends on: it is valid as long as its key is the same (D-220).
+
+    named: the declared sources that the query may read; invariant: those of them that are declared so; settings:
+    Spark's, as far as the answer depends on them; schemas: of the sources that it looked up, and of no other, so that
+    errors in sources that the query does not read do not matter.
+    """
+
+    query: QueryText
+    policy: Policy
+    publish: Publish
+    settings: Settings
+    named: tuple[str, ...]
+    invariant: frozenset[str]
+    schemas: Mapping[str, StructType | None]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compilation:
     """A view's query over its sources; each stage of the compilation runs when it is first needed.
 
@@ -160,15 +183,35 @@ class Compilation:
             ]
         )
 
+    @property
+    def key(self) -> CompileKey:
+        """What it depends on, with the schemas that were looked up for it so far."""
+        return CompileKey(
+            query=self.text,
+            policy=self.policy,
+            publish=self.publish,
+            settings=self.settings,
+            named=self.named,
+            invariant=self.invariant,
+            schemas=dict(self.sources.looked_up),
+        )
+
+    def key_over(self, sources: Sources, settings: Settings) -> CompileKey:
+        """Return its key with sources and settings as they are by now."""
+        named = self.mentions.among(sources.names)
+        schemas = {name: sources.schema(name) for name in self.sources.looked_up}
+        invariant = sources.invariant.intersection(named)
+        return replace(self.key, settings=settings, named=named, invariant=invariant, schemas=schemas)
+
     @cached_property
     def named(self) -> tuple[str, ...]:
         """The declared sources that the query may read, as of its analysis."""
         return self.mentions.among(self.sources.names)
 
-    def fits(self, settings: Settings) -> bool:
-        """Return whether these settings and the sources declared by now would give the same compilation."""
-        same = settings == self.settings and self.mentions.among(self.sources.names) == self.named
-        return same and not ("analysis" in self.__dict__ and self.analysis.replaceable)
+    @cached_property
+    def invariant(self) -> frozenset[str]:
+        """Those of them that are declared invariant."""
+        return self.sources.invariant.intersection(self.named)
 
     def has_query_of(self, other: Compilation) -> bool:
         """Return whether both have the same query; a Python function may return another one at each call."""
@@ -334,7 +377,7 @@ class Compilation:
             outputs=query.outputs,
             fingerprint=query.fingerprint,
             refusals=query.forbidden,
-            invariant=self.sources.invariant,
+            invariant=self.invariant,
             publish=self.publish,
             facts=self._constraints,
             views=self.sources.views,

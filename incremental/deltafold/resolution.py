@@ -51,13 +51,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Compiled:
-    """The latest compilation of a view, with its lookups: later operations reuse it while these give the same results.
+    """The memo of a view: its latest compilation, which later operations reuse as long as its key is the same.
 
-    A View passes it from one operation to the next.
+    lookup: the sources of that compilation. A View passes the memo from one operation to the next.
     """
 
     latest: Compilation | None = None
     lookup: _SourceLookup | None = None
+
+    def find(self, view: View, resolver: Resolver) -> Compilation | None:
+        """Return the compilation that has the key of now, for an operation."""
+        if self.latest is None or self.lookup is None:
+            return None
+        now = _SourceLookup(view.catalog, resolver)
+        if self.latest.key != self.latest.key_over(now, resolver.settings(view.warehouse.spark)):
+            return None
+        self.lookup.resolver = resolver
+        return self.latest
 
 
 @dataclass(frozen=True)
@@ -89,12 +99,16 @@ class _SourceLookup(Sources):
 
     def __init__(self, catalog: SourceCatalog, resolver: Resolver) -> None:
         self._catalog = catalog
-        self._resolver = resolver
+        self.resolver = resolver
         self._schemas: dict[str, StructType | None] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return self._catalog.names
+
+    @property
+    def looked_up(self) -> Mapping[str, StructType | None]:
+        return self._schemas
 
     @property
     def views(self) -> frozenset[str]:
@@ -110,12 +124,12 @@ class _SourceLookup(Sources):
 
     def schema(self, name: str) -> StructType | None:
         if name not in self._schemas:
-            self._schemas[name] = self._resolver.schema(self._catalog, name)
+            self._schemas[name] = self.resolver.schema(self._catalog, name)
         return self._schemas[name]
 
     def peek(self, name: str) -> StructType | None:
         try:
-            return self._resolver.schema(self._catalog, name)
+            return self.resolver.schema(self._catalog, name)
         except DeltafoldError:
             return None
 
@@ -124,17 +138,12 @@ class _SourceLookup(Sources):
 
     def partitioned_by(self, name: str) -> tuple[str, ...]:
         if name in self._catalog.views:
-            key = self._resolver.view(self._catalog.views[name]).partition_key
+            key = self.resolver.view(self._catalog.views[name]).partition_key
             return () if key is None else (key,)
         return self._catalog.declared.partitioned_by(name)
 
     def constraints(self, read: Collection[str]) -> tuple[Constraint, ...]:
         return self._catalog.declared.constraints(read, self.schema)
-
-    def is_current(self, resolver: Resolver) -> bool:
-        """Look everything up again for another operation; return whether all results are the same."""
-        self._resolver = resolver
-        return all(resolver.schema(self._catalog, name) == schema for name, schema in self._schemas.items())
 
 
 class Resolver:
@@ -183,6 +192,37 @@ class Resolver:
         return list(datasets.values())
 
 
+def compile_view(view: View, resolver: Resolver) -> Compilation:
+    """Return the compiled query of a view over its sources as they are now; raises what `Compilation.analysis` does.
+
+    The latest compilation is reused if its key is the same. What a key cannot have is looked at again: a function, or a
+    text that calls temporary functions, is analysed, and its plans are compared; a text that reads a view of the
+    session or the catalog is compiled.
+    """
+    spark, memo = view.warehouse.spark, view.compiled
+    latest = memo.find(view, resolver)
+    if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
+        return latest
+    lookup = _SourceLookup(view.catalog, resolver)
+    compilation = Compilation(
+        spark=spark,
+        name=view.name,
+        text=view.query,
+        policy=view.policy,
+        publish=view.publish,
+        sources=lookup,
+        mentions=find_mentions(spark, view.query),
+        settings=resolver.settings(spark),
+        kept=view.store.journal.last_recipe(),
+        earlier=None if latest is None else latest.analysis,
+    )
+    if latest is not None and latest.has_query_of(compilation):
+        return latest
+    memo.latest = None if compilation.analysis.replaceable else compilation
+    memo.lookup = lookup
+    return compilation
+
+
 @dataclass(frozen=True)
 class ResolvedView:
     """A view in one operation: its query, compiled over its current sources, and its inputs."""
@@ -193,35 +233,7 @@ class ResolvedView:
     @cached_property
     def compilation(self) -> Compilation:
         """The compiled query; each stage runs when it is first needed."""
-        view = self.view
-        spark = view.warehouse.spark
-        compiled = view.compiled
-        latest = compiled.latest
-        settings = self.resolver.settings(spark)
-        if compiled.lookup is None or (
-            latest is not None and not (latest.fits(settings) and compiled.lookup.is_current(self.resolver))
-        ):
-            latest = None
-        if latest is not None and not callable(view.query) and not temporary_functions(spark, MARK):
-            return latest
-        lookup = _SourceLookup(view.catalog, self.resolver)
-        compilation = Compilation(
-            spark=spark,
-            name=view.name,
-            text=view.query,
-            policy=view.policy,
-            publish=view.publish,
-            sources=lookup,
-            mentions=find_mentions(spark, view.query),
-            settings=settings,
-            kept=view.store.journal.last_recipe(),
-            earlier=None if latest is None else latest.analysis,
-        )
-        if latest is not None and latest.has_query_of(compilation):
-            return latest
-        compiled.latest = compilation
-        compiled.lookup = lookup
-        return compilation
+        return compile_view(self.view, self.resolver)
 
     def is_of(self, recipe: Recipe) -> bool:
         """Return whether a state was built from this query; False if it cannot be analysed any more."""
