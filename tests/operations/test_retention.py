@@ -38,7 +38,7 @@ def test_the_last_epochs_of_all_views_and_of_those_above_are_needed(tmp_path: Pa
     epoch(beside, {"t": Pin(4, 6, "a")}, number=2, done=False)
     epoch(mid, {"lows": answer(1, 5, "b", "g1/state_1", t=8)}, view=2)
     epoch(mid, {"lows": answer(5, 6, "b", "g2/state_1", "g1/state_1", t=9)}, number=2, done=False)
-    epoch(top, {"mids": answer(1, 2, "c", "g1/view", **{"lows/t": 2})}, view=1)
+    epoch(top, {"mids": AnswerPin(1, 2, "c", place="g1/view", place_before="g1/view", bases={"lows/t": 2})}, view=1)
     Readers(low).add(Reader(str(mid), "lows"))
     Readers(low).add(Reader(str(tmp_path / "gone"), "lows"))
     Readers(mid).add(Reader(str(top), "mids"))

@@ -128,7 +128,7 @@ def test_what_an_epoch_reads(tmp_path: Path) -> None:
     assert extents["chunk of a first load"] == Chunk(1, 3, 1000, starts={"t": None})
     assert extents["chunk of a change"] == Chunk(2, 3, 1000, starts={"t": 4, "lows": 1})
     assert extents["rest of a change"] == Rest(3, 3, 1000, starts={"t": 4, "d": None}, ends={"t": 6, "d": 2})
-    assert [extents["rest of a change"].passed(name) for name in ("t", "d")] == [(4, 6), (2,)]
+    assert [extents["rest of a change"].list_passed(name) for name in ("t", "d")] == [(4, 6), (2,)]
     assert extents["finished chunk of an early release"] == Chunk(2, 3, 1000, whole=True, starts={"t": 4})
     rebuilt = read_shape(tmp_path / "rebuilt", "begun over a rebuilt view").intent.sources["lows"]
     assert rebuilt == AnswerPin(1, 5, "b", place="g2/state_1", place_before="g1/state_1", bases={"t": 8})

@@ -44,7 +44,7 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
             pin = entry.intent.sources.get(reader.source)
             if isinstance(pin, AnswerPin):
                 yield Need(pin.place, pin.after, f"view {who}")
-                for version in entry.intent.extent.passed(reader.source):
+                for version in entry.intent.extent.list_passed(reader.source):
                     yield Need(pin.place_before, version, f"view {who}")
                 if not isinstance(entry, Finished) and pin.before is not None:
                     yield Need(pin.place_before, pin.before, f"view {who}")
@@ -70,7 +70,7 @@ def pinned_base_versions(folder: Place) -> Iterator[tuple[str, Mapping[str, int]
         if not isinstance(entry, Finished):
             yield folder.name, {name: pin.before for name, pin in tables.items() if pin.before is not None}
         for name in tables:
-            yield from ((folder.name, {name: version}) for version in entry.intent.extent.passed(name))
+            yield from ((folder.name, {name: version}) for version in entry.intent.extent.list_passed(name))
     for reader in Readers(folder).all():
         for who, versions in pinned_base_versions(place_of(reader.folder)):
             if reader.source:

@@ -124,7 +124,7 @@ def one_schema(change: Difference) -> bool:
 def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
     """Return the intent of the next chunk; tables: the view's own tables now."""
     assert isinstance(intent.extent, Chunk)
-    pins = {name: pin.reached() for name, pin in intent.sources.items()}
+    pins = {name: pin.go_on() for name, pin in intent.sources.items()}
     chunk = replace(intent.extent, number=intent.extent.number + 1)
     return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, extent=chunk)
 

@@ -33,7 +33,7 @@ def take_back(store: Store, failed: Intent) -> None:
         else:
             store.journal.begin(Failed(failed))
         return
-    pins = {name: pin.reached() for name, pin in before.intent.sources.items()}
+    pins = {name: pin.go_on() for name, pin in before.intent.sources.items()}
     begun = replace(before.intent, epoch=failed.epoch, sources=pins, tables=failed.tables)
     store.journal.begin(Failed(begun))
     restore(store, begun, before)

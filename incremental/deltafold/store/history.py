@@ -31,7 +31,7 @@ class Pin:
         """Return the pin of an epoch that reads all rows at the same version."""
         return replace(self, before=None)
 
-    def reached(self) -> Self:
+    def go_on(self) -> Self:
         """Return the pin of an epoch that begins, and ends, where this one ends."""
         return replace(self, before=self.after)
 
@@ -62,7 +62,7 @@ class AnswerPin(Pin):
         """Return the pin of an epoch that reads all rows at the same version."""
         return replace(self, before=None, place_before=self.place)
 
-    def reached(self) -> Self:
+    def go_on(self) -> Self:
         """Return the pin of an epoch that begins, and ends, where this one ends."""
         return replace(self, before=self.after, place_before=self.place)
 
@@ -79,7 +79,7 @@ class Whole:
     begins = True
     arrives = True
 
-    def passed(self, source: str) -> tuple[int, ...]:
+    def list_passed(self, source: str) -> tuple[int, ...]:
         """Return the versions of a source besides the pinned ones that the epoch reads."""
         return ()
 
@@ -108,7 +108,7 @@ class Chunk:
         """Whether it reaches the pinned versions."""
         return self.number == self.of
 
-    def passed(self, source: str) -> tuple[int, ...]:
+    def list_passed(self, source: str) -> tuple[int, ...]:
         """Return the versions of a source besides the pinned ones that the epoch reads."""
         start = self.starts.get(source)
         return () if start is None else (start,)
@@ -128,9 +128,9 @@ class Rest(Chunk):
         """Whether no epoch before it has read the change, up to these versions."""
         return True
 
-    def passed(self, source: str) -> tuple[int, ...]:
+    def list_passed(self, source: str) -> tuple[int, ...]:
         """Return the versions of a source besides the pinned ones that the epoch reads."""
-        return (*super().passed(source), self.ends[source])
+        return (*super().list_passed(source), self.ends[source])
 
 
 Extent = Whole | Chunk | Rest

@@ -214,7 +214,7 @@ def _record_of(intent: Intent) -> dict[str, Any]:
 
 def _pin_record(pin: Pin, extent: Extent, source: str) -> dict[str, Any]:
     """Return a pin as the file has it: with the fields of all kinds."""
-    record: dict[str, Any] = {"place": None, "bases": {}} | vars(pin)
+    record: dict[str, Any] = {"place": None, "bases": dict[str, int](), **vars(pin)}
     before = record.pop("place_before", None)
     record["left"] = None if before == record["place"] else before
     record["start"] = extent.starts.get(source) if isinstance(extent, Chunk) else None

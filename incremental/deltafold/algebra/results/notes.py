@@ -129,6 +129,9 @@ class FinishedBefore:
     reused: tuple[str, ...] = ()
     kind: str = field(default="before", init=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reused", tuple(self.reused))  # JSON has no tuples
+
 
 Subject = (
     EpochRan
@@ -156,6 +159,6 @@ def read_notes(stored: Iterable[Note | Mapping[str, Any]]) -> tuple[Note, ...]:
         elif (kind := KINDS.get(note["kind"])) is None:
             return ()
         else:
-            fields = {name: value for name, value in note.items() if name != "kind"}
-            notes.append(kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}))
+            fields: dict[str, Any] = {name: value for name, value in note.items() if name != "kind"}
+            notes.append(kind(**fields))
     return tuple(notes)

@@ -90,7 +90,7 @@ def _words(report: Report, note: Note) -> str:
         case Redefined(what=what):
             return f" ({what})"
         case FinishedBefore(epoch=epoch, verdict=verdict, reused=reused):
-            return f"; before it, epoch {epoch} was {verdict}{_reused(reused)}"
+            return f"; before it, epoch {epoch} was {verdict}{_name_reused(reused)}"
         case _:
             return _subject_words(report, note)
 
@@ -127,7 +127,7 @@ def _subject_words(report: Report, note: Subject) -> str:
 def _work(report: Report) -> str:
     """Return the work of an epoch and its cost."""
     rows, groups = format_count(report.change_rows, "changed row"), format_count(report.groups, "group")
-    reused = _reused([name for name, path in report.paths.items() if path == REUSED])
+    reused = _name_reused([name for name, path in report.paths.items() if path == REUSED])
     commits = format_count(report.commits, "Delta commit")
     return f"{rows}, {groups}, {_cost(report)}, {commits}{reused}{_rounds(report)}"
 
@@ -136,7 +136,7 @@ def _cost(report: Report) -> str:
     return f"{report.seconds:.1f} s, {format_count(report.jobs, 'Spark job')}"
 
 
-def _reused(states: Sequence[str]) -> str:
+def _name_reused(states: Sequence[str]) -> str:
     return f", {', '.join(states)} {REUSED}" if states else ""
 
 

@@ -139,7 +139,7 @@ class Inputs:
     def _as_wide(self, name: str, table: VersionedTable, pin: Pin, extent: Extent) -> VersionedTable:
         """Return a table with the types of today in all versions of an epoch; itself if it has these."""
         read = self.types.get(name, {})
-        there = [self._types_if_readable(table, version) for version in (pin.after, *extent.passed(name))]
+        there = [self._types_if_readable(table, version) for version in (pin.after, *extent.list_passed(name))]
         there.append(self._types_before(table, pin))
         same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
         return table if same else WidenedTable(table, read)
