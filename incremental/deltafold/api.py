@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import (
     BusyError,
@@ -159,6 +160,10 @@ class Warehouse:
         """Return the latest Delta version of a source, None while it has no data; raises SourceError for a view."""
         return self._declared_for(name).table(name).version()
 
+    def schema(self, name: str) -> StructType | None:
+        """Return the schema of a source: declared for input files, None without a table; SourceError for a view."""
+        return self._declared_for(name).schema(name)
+
     def view(
         self,
         name: str,
@@ -199,14 +204,20 @@ class Warehouse:
         return made
 
     def refresh(
-        self, *names: str, full: Collection[str] = (), progress: Progress | None = None, threads: int | None = None
+        self,
+        *names: str,
+        full: Collection[str] = (),
+        progress: Progress | None = None,
+        threads: int | None = None,
+        only: bool = False,
     ) -> PipelineReport:
         """Refresh all views of this warehouse, or these and all that they read, as one pipeline.
 
         The version of each source is looked up once, and all are refreshed to it, each after those that it reads. A
         view that fails, for whatever reason, is in the report, and those that read it are skipped; the next run begins
         with these. full: the names of views to rebuild; threads: the number of views that are refreshed at the same
-        time, by default one per core, at most four. Raises UsageError for an unknown name, and LostSparkError.
+        time, by default one per core, at most four; only: all other views are not refreshed, but read as their last
+        epoch left them. Raises UsageError for an unknown name, and LostSparkError.
         """
         views = self.views
         if unknown := sorted({*names, *full} - views.keys()):
@@ -215,7 +226,8 @@ class Warehouse:
             )
         number = choose_threads(threads)
         with explain_lost_spark():
-            datasets = Resolver().datasets(self, dict.fromkeys((*names, *full)) if names else views, full)
+            chosen = dict.fromkeys((*names, *full)) if names else views
+            datasets = Resolver().datasets(self, chosen, full, only=only)
             return refresh_datasets(datasets, progress, self.spark, number)
 
     @property

@@ -18,7 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.constraints import Constraint
-from deltafold.algebra.errors import DeltafoldError, LostSparkError, QueryError, SourceError, StorageError
+from deltafold.algebra.errors import (
+    DeltafoldError,
+    LostSparkError,
+    QueryError,
+    SourceError,
+    StateError,
+    StorageError,
+)
 from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.recipe import Recipe
@@ -37,8 +44,9 @@ from deltafold.refresh.compatibility import find_redefinition
 from deltafold.refresh.mode import Choice, predict_choice
 from deltafold.refresh.pipeline_run import Dataset, RunState
 from deltafold.refresh.refresh import Refresh
+from deltafold.refresh.reporting import unchanged_report
 from deltafold.refresh.sources.source_catalog import Declared
-from deltafold.refresh.sources.upstream import Inputs, Progress, Targets, UpstreamView
+from deltafold.refresh.sources.upstream import Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session_state import temporary_functions
 from deltafold.store.history import Finished, base_versions
@@ -175,20 +183,28 @@ class Resolver:
             self._settings[spark] = answer_settings(spark)
         return self._settings[spark]
 
-    def datasets(self, warehouse: Warehouse, names: Collection[str], rebuilt: Collection[str]) -> list[Dataset]:
+    def datasets(
+        self, warehouse: Warehouse, names: Collection[str], rebuilt: Collection[str], *, only: bool = False
+    ) -> list[Dataset]:
         """Return the views of these names, and all that they read, as the datasets of a pipeline.
 
-        Views of other warehouses are named with their folder. rebuilt: the names of views to rebuild.
+        Views of other warehouses are named with their folder. rebuilt: the names of views to rebuild; only: the views
+        that these read are not refreshed, but read as their last epoch left them.
         """
         datasets = dict[Place, Dataset]()
         waiting = deque(warehouse.views[name] for name in names)
+        chosen = {view.folder for view in waiting}
         while waiting:
             view = waiting.popleft()
             if view.folder not in datasets:
                 resolved, own = self.view(view), view.warehouse is warehouse
                 name = view.name if own else f"{view.warehouse.root.name}/{view.name}"
-                datasets[view.folder] = resolved.dataset(name, rebuild=own and name in rebuilt)
-                waiting += resolved.read
+                dataset = resolved.dataset(name, rebuild=own and name in rebuilt)
+                if only and view.folder not in chosen:
+                    datasets[view.folder] = replace(dataset, reads=(), refresh=resolved.keep_within)
+                else:
+                    datasets[view.folder] = dataset
+                    waiting += resolved.read
         return list(datasets.values())
 
 
@@ -330,6 +346,18 @@ class ResolvedView:
         """Refresh the view as a part of a pipeline."""
         with explain_lost_spark(), update_metrics(self.view.store, self.inputs):
             return self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
+
+    def keep_within(self, run: RunState, progress: Progress | None) -> Report:
+        """Give the views of a pipeline that read this one its last epoch; raises StateError if it has none."""
+        store = self.view.store
+        entry = store.journal.last_complete()
+        if entry is None:
+            raise StateError(f"view {self.view.name}: it was never refreshed. Refresh it, too.")
+        final = self.compilation.mode_policy.of(entry.intent.mode).tables[-1]
+        report = unchanged_report(self.view.name, entry, entry.intent.sources)
+        report = replace(report, sentence=f"{self.view.name}: read as it is, at epoch {entry.intent.epoch}")
+        run.done[store.folder.resolve()] = UpstreamState(entry, final, report)
+        return report
 
     @property
     def choice(self) -> Choice:

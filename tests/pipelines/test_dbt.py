@@ -20,8 +20,10 @@ from tests.properties.comparing import difference
 def model(name: str, code: str | None, materialized: str, schema: str = "shop", **more: Any) -> dict[str, Any]:
     """Return a model as dbt-spark's manifest has it."""
     return {
+        "unique_id": f"model.shop.{name}",
         "resource_type": "model",
         "name": name,
+        "fqn": ["shop", name],
         "language": "sql",
         "config": {"materialized": materialized, **more.pop("config", {})},
         "relation_name": f"`{schema}`.`{name}`",
@@ -36,8 +38,9 @@ def compiled(folder: Path, *models: Mapping[str, Any], full_refresh: bool = True
     target = folder / "shop_project" / "target"
     target.mkdir(parents=True, exist_ok=True)
     nodes: dict[str, Any] = {f"model.shop.{node['name']}": node for node in models}
-    nodes["test.shop.unique"] = {"resource_type": "test", "name": "unique", "compiled_code": "select 1"}
-    nodes["seed.shop.countries"] = {"resource_type": "seed", "name": "countries"}
+    for kind, name in (("test", "unique"), ("seed", "countries")):
+        id = f"{kind}.shop.{name}"
+        nodes[id] = {"unique_id": id, "resource_type": kind, "name": name, "fqn": ["shop", name]}
     (target / "manifest.json").write_text(json.dumps({"metadata": {"project_name": "shop"}, "nodes": nodes}))
     (target / "run_results.json").write_text(json.dumps({"args": {"full_refresh": full_refresh}, "results": []}))
     return target / "manifest.json"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,12 @@ from deltafold.cli.opened import check_range, open_pipeline
 from deltafold.cli.orchestrator import answer_pipes
 from deltafold.cli.rendering import show_progress, show_warnings
 from deltafold.cli.scaffold import home_of_branch
-from deltafold.pipelines import catalogue, descriptions, listening
+from deltafold.pipelines import catalogue, descriptions, folder_project, listening
 from deltafold.pipelines.catalogue import declaration_row, status_row
 from deltafold.pipelines.declaration.values import check_share, check_size, share_of
 
 if TYPE_CHECKING:
-    from deltafold.api import Landing
+    from deltafold.api import Landing, View
     from deltafold.pipelines.project_run import OpenProject, Selection
     from deltafold.spark.host.wanted import WantedSpark
 
@@ -59,6 +59,10 @@ ChunkOption = Annotated[
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+DATASET = "/"  # between the name of a pipeline and that of one of its datasets
+ViewArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The pipeline's name, or PIPELINE/DATASET.", show_default=False)
+]
 SampleOption = Annotated[
     str,
     typer.Option(
@@ -81,6 +85,20 @@ TablesOption = Annotated[
         help="Where sources of dbt are, as DIR/SCHEMA/NAME, if in no catalog.",
         show_default=False,
     ),
+]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        "-s",
+        metavar="TEXT",
+        help="Refresh only these datasets, as dbt selects: a+, +a, tag:t, path:DIR (repeatable).",
+        show_default=False,
+    ),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="TEXT", help="Leave these datasets out (repeatable).", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -194,28 +212,34 @@ def run(
         typer.Option("--full-refresh", metavar="NAMES", help="Rebuild these datasets of a project (a,b)."),
     ] = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="Rebuild all datasets of a project.")
+        bool, typer.Option("--full-refresh-all", help="Rebuild all datasets of a project, or all that are selected.")
     ] = False,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Land changed files and refresh the view, after the pipelines whose views it reads.
+    """Land changed files and refresh the view, after the pipelines whose views it reads; or all datasets of NAME.
 
     Without NAME: refresh the datasets of the spark-pipeline.yml in this folder or around it, or of a dbt project.
     """
-    if name is None:
-        if partition or chunk or not land:
-            raise typer.BadParameter("--partition, --chunk and --no-land: they need the NAME of a pipeline. Add it.")
+    if name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
+        if partition or chunk:
+            raise typer.BadParameter("--partition and --chunk: they need the NAME of a pipeline of one query. Add it.")
         from deltafold.pipelines.project_run import Selection
 
         selection = Selection(
             refresh=project.names_in(refresh),
             full_refresh=project.names_in(full_refresh),
             full_refresh_all=full_refresh_all,
+            select=tuple(select or ()),
+            exclude=tuple(exclude or ()),
         )
-        _run_project(_project_of(spec, dbt, tables), selection, as_json=as_json)
+        _run_project(_project_of(spec, dbt, tables, name), selection, land=land, as_json=as_json)
         return
-    if spec or dbt or refresh or full_refresh or full_refresh_all:
-        raise typer.BadParameter("--spec, --dbt, --refresh and --full-refresh are for a project. Leave NAME out.")
+    if spec or dbt or refresh or full_refresh or full_refresh_all or select or exclude:
+        raise typer.BadParameter(
+            "--spec, --dbt, --select, --refresh and --full-refresh are for a project. Leave NAME out."
+        )
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
     partitions = partition or ()
@@ -241,9 +265,13 @@ def run(
 
 
 def _project_of(
-    spec: Path | None, dbt: Path | None, tables: str | None
+    spec: Path | None, dbt: Path | None, tables: str | None, name: str | None = None
 ) -> AbstractContextManager[tuple[OpenProject, rendering.Say]]:
-    """Return the project that the options name, not yet opened."""
+    """Return the project that the options name, not yet opened; name: a pipeline with datasets."""
+    if name is not None:
+        if spec or dbt or tables:
+            raise typer.BadParameter("--spec, --dbt and --tables are for other projects. Leave NAME or them out.")
+        return project.open_folder_project(name)
     if spec is not None and dbt is not None:
         raise typer.BadParameter("--dbt: it cannot be combined with --spec. Remove one of them.")
     if dbt is not None:
@@ -254,24 +282,43 @@ def _project_of(
 
 
 def _run_project(
-    opening: AbstractContextManager[tuple[OpenProject, rendering.Say]], selection: Selection, *, as_json: bool
+    opening: AbstractContextManager[tuple[OpenProject, rendering.Say]],
+    selection: Selection,
+    *,
+    land: bool,
+    as_json: bool,
 ) -> None:
     from deltafold.pipelines.project_run import run_project
 
     with opening as (opened, say):
-        opened.open()
+        landings = opened.land(say) if land else ()
+        opened.check()
+        opened.open(selection.work(opened.reads))
         report = run_project(opened, selection, rendering.show_datasets(say))
-    _print(json.loads(report.to_json()), project.render_pipeline(report), as_json=as_json)
+    text = "\n".join([*map(rendering.render_landing, landings), project.render_pipeline(report)])
+    facts = {"landings": [asdict(landing) for landing in landings]} if landings else {}
+    _print(facts | json.loads(report.to_json()), text, as_json=as_json)
     if code := project.exit_code(report):
         raise typer.Exit(code)
 
 
 @app.command("dry-run")
-def dry_run(*, spec: SpecOption = None, dbt: DbtOption = None, tables: TablesOption = None) -> None:
+def dry_run(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A pipeline with datasets.")] = None,
+    *,
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+) -> None:
     """Check the datasets of a project, and print what each reads; nothing is read or written."""
-    with _project_of(spec, dbt, tables) as (opened, _):
-        unknown = opened.open(create=False)
-        text = project.render_graph(opened, unknown)
+    with _project_of(spec, dbt, tables, name) as (opened, _):
+        from deltafold.pipelines.project_run import Selection
+
+        opened.check()
+        selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
+        text = project.render_graph(opened, opened.open(selected, create=False), selected)
     print(text)
 
 
@@ -319,9 +366,24 @@ def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOptio
     _print(json.loads(report.to_json()), rendering.render_report(report), as_json=as_json)
 
 
+@contextmanager
+def _open_view(name: str, check: Callable[[catalogue.Pipeline], object] | None = None) -> Generator[View]:
+    """Open the view of a pipeline, or of one of its datasets, for little work; check: as of `open_pipeline`."""
+    if DATASET in name:
+        with project.open_dataset(name) as view:
+            yield view
+    else:
+        with open_pipeline(name, brief=True, check=check) as opened:
+            yield opened.view
+
+
 @app.command()
-def explain(name: NameArgument) -> None:
+def explain(name: ViewArgument) -> None:
     """Explain how the query is maintained; no data is read."""
+    if DATASET in name:
+        with project.open_dataset(name) as view:
+            print(view.explain())
+        return
     with open_pipeline(name, brief=True) as opened:
         text = opened.view.explain()
         descriptions.save_descriptions(opened.pipeline, opened.view, opened.step)
@@ -329,26 +391,30 @@ def explain(name: NameArgument) -> None:
 
 
 @app.command()
-def verify(name: NameArgument, *, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
+def verify(name: ViewArgument, *, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
     """Compare the view with the batch query on the same source versions."""
-    with open_pipeline(name) as opened:
-        verification = opened.verify(share_of(sample))
+    if DATASET in name:
+        with project.open_dataset(name) as view:
+            verification = view.verify(share_of(sample))
+    else:
+        with open_pipeline(name) as opened:
+            verification = opened.verify(share_of(sample))
     _print(asdict(verification), rendering.render_verification(verification), as_json=as_json)
     if not verification.ok:
         raise typer.Exit(UNEQUAL)
 
 
 @app.command()
-def history(name: NameArgument, *, as_json: JsonOption = False) -> None:
+def history(name: ViewArgument, *, as_json: JsonOption = False) -> None:
     """List finished refreshes."""
-    with open_pipeline(name, brief=True) as opened:
-        reports = opened.view.history()
+    with _open_view(name) as view:
+        reports = view.history()
     _print([json.loads(report.to_json()) for report in reports], rendering.render_history(reports), as_json=as_json)
 
 
 @app.command()
 def show(
-    name: NameArgument,
+    name: ViewArgument,
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many rows.")] = 20,
     quarantine: Annotated[
@@ -362,11 +428,8 @@ def show(
         if quarantine is not None:
             catalogue.require_landed(pipeline, quarantine)
 
-    with open_pipeline(name, brief=True, check=check) as opened:
-        if quarantine is None:
-            answer = opened.view.answer()
-        else:
-            answer = opened.warehouse.quarantine(quarantine)
+    with _open_view(name, check) as view:
+        answer = view.answer() if quarantine is None else view.warehouse.quarantine(quarantine)
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]

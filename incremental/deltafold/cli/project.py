@@ -1,22 +1,25 @@
-"""Run or check a project: of Spark Declarative Pipelines, in a folder, or of dbt, by its manifest."""
+"""Run or check a project: of Spark Declarative Pipelines, of dbt, by its manifest, or a pipeline of many datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from deltafold.algebra.results.formats import format_count
 from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
-from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines import catalogue
+from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
     from deltafold.pipelines.project_run import OpenProject
+    from deltafold.view import View
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 
@@ -63,13 +66,39 @@ def open_project(path: Path) -> Generator[tuple[OpenProject, Say]]:
 
 
 @contextmanager
-def _start_spark(name: str, settings: Mapping[str, str]) -> Generator[tuple[SparkSession, Say]]:
-    """Start Spark for a project of this name."""
+def open_folder_project(name: str) -> Generator[tuple[OpenProject, Say]]:
+    """Load the datasets of a pipeline, and start the Spark that it declares."""
+    from deltafold.pipelines.folder_project import load_project
+
+    project = load_project(catalogue.pipelines_folder().absolute() / name)
+    from deltafold.pipelines.project_run import OpenProject
+
+    with _start_spark(name, project.settings, project.spark) as (spark, say):
+        yield OpenProject(project, spark), say
+
+
+@contextmanager
+def open_dataset(name: str) -> Generator[View]:
+    """Open the view of one dataset of a pipeline, PIPELINE/DATASET. Raises DeclarationError if there is none."""
+    pipeline, _, dataset = name.partition("/")
+    with open_folder_project(pipeline) as (opened, _):
+        opened.open()
+        views = {view.name: view for view in opened.views.values()}
+        if dataset not in views:
+            raise DeclarationError(f"{pipeline}: it has no dataset `{dataset}`. {suggest_nearest(dataset, views)}")
+        yield views[dataset]
+
+
+@contextmanager
+def _start_spark(
+    name: str, settings: Mapping[str, str], options: Mapping[str, Any] = MappingProxyType({})
+) -> Generator[tuple[SparkSession, Say]]:
+    """Start Spark for a project of this name; options: its master and memory."""
     from deltafold.spark.lost import explain_lost_spark
     from deltafold.spark.session import start
 
     with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
-        yield start(f"deltafold {name}", settings=settings), say
+        yield start(f"deltafold {name}", settings=settings, **options), say
 
 
 def names_in(lists: Sequence[str] | None) -> tuple[str, ...]:
@@ -101,18 +130,22 @@ def _line(dataset: DatasetResult) -> str:
     return f"FAILED {dataset.sentence}" if dataset.error_type else dataset.sentence
 
 
-def render_graph(opened: OpenProject, unknown: Sequence[str]) -> str:
-    """Render a line for each dataset with what it reads, in the order of a run; unknown: those only analysed."""
+def render_graph(opened: OpenProject, unknown: Sequence[str], selected: Collection[tuple[str, ...]]) -> str:
+    """Render a line for each selected dataset with what it reads, in the order of a run; unknown: only analysed."""
     lines = list[str]()
     for node in opened.reads.order:
         key = opened.graph.key(node)
+        if key not in selected:
+            continue
         read = sorted(
-            relation.node.name if relation.node is not None else ".".join(relation.parts)
+            relation.node.name if relation.node is not None else opened.show_source(relation)
             for relation in opened.reads.reads[key].values()
         )
         mode = f", {opened.views[key].mode}" if key in opened.views else ""
         mode = ", replaced at each run" if key in opened.reads.unversioned else mode
         lines.append(f"{node.name}: reads {', '.join(read) or 'nothing'}{mode}")
+    if len(selected) < len(opened.reads.order):
+        lines.append(f"selected: {len(selected)} of {format_count(len(opened.reads.order), 'dataset')}")
     if unknown:
         lines.append(f"not compiled before a run has created the streaming tables: {', '.join(unknown)}")
     return "\n".join(lines)

@@ -136,6 +136,11 @@ class _Loader:
             near = parsing.suggest_nearest(name, self.names)
             raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}. {near}")
         declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
+        if declaration.datasets is not None:
+            raise DeclarationError(
+                f"pipeline `{name}`: it has datasets. Name one, {name}/DATASET, for show, explain, verify and history, "
+                f"or refresh all: deltafold run {name}."
+            )
         below = {source: part.view for source, part in declaration.sources.items() if part.view}
         for source, view in below.items():
             self._check_below(f"{home / DECLARATION_FILE}: sources.{source}.view", view, (*above, name))

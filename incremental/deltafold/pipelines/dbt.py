@@ -10,21 +10,26 @@
 | model in Python, other materializations, a model that is not compiled | refused |
 
 dbt's own filter of an incremental model is what a maintained view replaces, so it has to be compiled without that.
+A selection names all of these nodes, as it does for dbt; only datasets are refreshed.
 """
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions
+from deltafold.pipelines.selection import Node
 
 COMPILE = "Run dbt compile --full-refresh"
 KEPT = frozenset({"table", "incremental", "materialized_view"})
 VIEW, EPHEMERAL, INCREMENTAL = "view", "ephemeral", "incremental"
+MODEL, SELECTABLE = "model", frozenset({"model", "seed", "snapshot"})
 META, POLICY = "deltafold", "refresh_policy"
 STORAGE = ".warehouse"
 
@@ -32,19 +37,29 @@ STORAGE = ".warehouse"
 class _Config(BaseModel):
     materialized: str = VIEW
     meta: dict[str, Any] = {}
+    pre_hook: list[Any] = Field(default=[], alias="pre-hook")
+    post_hook: list[Any] = Field(default=[], alias="post-hook")
+
+
+class _DependsOn(BaseModel):
+    nodes: tuple[str, ...] = ()
 
 
 class _Node(BaseModel):
-    """A node of a manifest: of a model, all that is read of it."""
+    """A node of a manifest: of a model, all that is read of it; fqn: its package, folders and name."""
 
+    unique_id: str
     resource_type: str
     name: str
+    fqn: tuple[str, ...]
     language: str | None = None
     config: _Config = _Config()
     relation_name: str | None = None
     compiled_code: str | None = None
     original_file_path: str = ""
     description: str = ""
+    tags: tuple[str, ...] = ()
+    depends_on: _DependsOn = _DependsOn()
 
     @property
     def origin(self) -> Origin:
@@ -82,6 +97,40 @@ class _Node(BaseModel):
             options=TableOptions(comment=self.description),
         )
 
+    @property
+    def node(self) -> Node:
+        """The node as a selection names it."""
+        is_dataset = self.resource_type == MODEL and self.config.materialized in KEPT
+        return Node(
+            id=self.unique_id,
+            qualified=self.fqn,
+            kind="dataset" if self.resource_type == MODEL else "other",
+            tags=self.tags,
+            path=self.original_file_path,
+            reads=self.depends_on.nodes,
+            dataset=self.relation_name or "" if is_dataset else "",
+        )
+
+
+class _Source(BaseModel):
+    unique_id: str
+    package_name: str
+    source_name: str
+    name: str
+    original_file_path: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> Node:
+        """The source as a selection names it."""
+        return Node(
+            id=self.unique_id,
+            qualified=(self.package_name, self.source_name, self.name),
+            kind="source",
+            tags=self.tags,
+            path=self.original_file_path,
+        )
+
 
 class _Metadata(BaseModel):
     project_name: str | None = None
@@ -90,6 +139,12 @@ class _Metadata(BaseModel):
 class _Manifest(BaseModel):
     metadata: _Metadata
     nodes: dict[str, _Node]
+    sources: dict[str, _Source] = {}
+
+    @property
+    def selectable(self) -> tuple[Node, ...]:
+        nodes = [node.node for node in self.nodes.values() if node.resource_type in SELECTABLE]
+        return *nodes, *(source.node for source in self.sources.values())
 
 
 class _Arguments(BaseModel):
@@ -106,7 +161,7 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
     States and answers are kept in `.warehouse` beside the folder of the manifest; tables: see `Project`.
     """
     content, folder = _read(manifest), manifest.resolve().parent.parent
-    models = [node for node in content.nodes.values() if node.resource_type == "model"]
+    models = [node for node in content.nodes.values() if node.resource_type == MODEL]
     models = [model for model in models if model.config.materialized != EPHEMERAL]
     refusals = [model.refusal for model in models if model.refusal]
     incremental = [model.name for model in models if model.config.materialized == INCREMENTAL]
@@ -115,12 +170,19 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
             f"{manifest}: incremental models ({', '.join(incremental)}): nothing shows that they were compiled without "
             f"dbt's own filter. {COMPILE}."
         )
+    if hooked := [model.name for model in models if model.config.pre_hook or model.config.post_hook]:
+        warnings.warn(
+            f"{manifest}: the hooks of {', '.join(hooked)} are not run. Run what they do after deltafold run.",
+            DeltafoldWarning,
+            stacklevel=2,
+        )
     return Project(
         name=content.metadata.project_name or folder.name,
         folder=folder,
         storage=str(folder / STORAGE),
         tables=tables,
         datasets=tuple(model.dataset for model in models if not model.refusal),
+        nodes=content.selectable,
         refusals=tuple(refusals),
     )
 

@@ -63,10 +63,14 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaves:
-    """Return the frames of relations, as rows, and as streams that are read with Spark's options."""
+    """Return the frames of relations, as rows, and as streams that are read with Spark's options.
+
+    note: called for each name that a query reads, with the dataset that is inlined there, if any, and the whole name.
+    """
 
     table: Callable[[Relation], DataFrame]
     stream: Callable[[Relation, Mapping[str, Any]], DataFrame]
+    note: Callable[[str | None, Parts], None] = lambda inlined, read: None
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,11 @@ class GraphReader:
 
     def events(self, name: str) -> DataFrame:
         """Return all rows of a stream, or of a dataset or table; what it reads as streams is read as tables."""
-        leaves = Leaves(table=self.leaves.table, stream=lambda relation, options: self.leaves.table(relation))
-        return replace(self, leaves=leaves).table(name)
+
+        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
+            return self.leaves.table(relation)
+
+        return replace(self, leaves=replace(self.leaves, stream=stream)).table(name)
 
     def sql(self, text: str) -> DataFrame:
         """Return the frame of a SQL text over datasets and tables."""
@@ -125,6 +132,7 @@ class GraphReader:
     def _read(self, parts: Parts, options: Mapping[str, Any] | None = None) -> DataFrame:
         """Return the frame of a name; options: of a stream."""
         node = self.graph.find(parts)
+        self.leaves.note(self.inlining[-1] if self.inlining else None, self.graph.complete(parts))
         if isinstance(node, Dataset) and not node.kept:
             check_cycle(node, (*self.inlining, node.name))
             return self.graph.evaluate(node.query, self.leaves, (*self.inlining, node.name))
@@ -134,10 +142,14 @@ class GraphReader:
 
 @dataclass
 class Graph:
-    """The names of a project, completed by its catalog and database."""
+    """The names of a project, completed by its catalog and database.
+
+    schema_of: returns the schema of a source; raises what the query that reads it is refused with.
+    """
 
     spark: SparkSession
     project: Project
+    schema_of: Callable[[Relation], StructType]
     catalog: str = ""
     database: str = ""
     nodes: dict[Parts, Dataset | StreamingTable] = field(default_factory=dict[Parts, Dataset | StreamingTable])
@@ -278,14 +290,16 @@ class _UnavailableError(DeltafoldError):
 class Reads:
     """What the queries of a project read, found by analysing each over relations without data.
 
-    order: the nodes, each after those that it reads; reads: the relations of each node, by source; schemas: of each
-    node's answer; unversioned: the datasets that read files or other data without versions; refusals: one sentence for
-    each query that cannot be analysed, with file and line.
+    order: the nodes, each after those that it reads; reads: the relations of each node, by source; names: the complete
+    names in each query, of what is inlined, too; schemas: of each node's answer; unversioned: the datasets that read
+    files or other data without versions; refusals: one sentence for each query that cannot be analysed, with file and
+    line.
     """
 
     graph: Graph
     order: list[Dataset | StreamingTable] = field(default_factory=list[Dataset | StreamingTable])
     reads: dict[Parts, dict[str, Relation]] = field(default_factory=dict[Parts, dict[str, Relation]])
+    names: dict[Parts, set[Parts]] = field(default_factory=dict[Parts, set[Parts]])
     schemas: dict[Parts, StructType] = field(default_factory=dict[Parts, StructType])
     unversioned: set[Parts] = field(default_factory=set[Parts])
     refusals: list[str] = field(default_factory=list[str])
@@ -309,6 +323,11 @@ class Reads:
         """Return the nodes that a node reads, at any depth."""
         direct = self.read_nodes(key)
         return direct.union(*map(self.below, direct))
+
+    def find_needed(self, chosen: Collection[Parts] | None) -> list[Dataset | StreamingTable]:
+        """Return the chosen nodes, and all that they read, each after those that it reads; all nodes if None."""
+        needed = None if chosen is None else set(chosen).union(*map(self.below, chosen))
+        return [node for node in self.order if needed is None or self.graph.key(node) in needed]
 
     def _visit(self, key: Parts) -> None:
         """Analyse a node after those that it reads; refuses it if it cannot be analysed."""
@@ -370,7 +389,11 @@ class Reads:
             read[relation.source] = relation
             return stream_of(self.graph.spark, self._schema(relation))
 
-        answer = self.graph.evaluate(query, Leaves(table=table, stream=stream))
+        def note(inlined: str | None, name: Parts) -> None:
+            reader = key if inlined is None else self.graph.complete(self.graph.parse(inlined))
+            self.names.setdefault(reader, set()).add(name)
+
+        answer = self.graph.evaluate(query, Leaves(table=table, stream=stream, note=note))
         if streaming and not answer.isStreaming:
             raise QueryError(
                 "query: it reads no stream. Read one (`spark.readStream`, `STREAM table`), or declare a materialized "
@@ -385,7 +408,7 @@ class Reads:
     def _schema(self, relation: Relation) -> StructType:
         """Return the schema of a relation; a node of the project is analysed first."""
         if relation.node is None:
-            return self.graph.spark.table(relation.sql).schema
+            return self.graph.schema_of(relation)
         if relation.parts in self._above:
             chain = [*self._above[self._above.index(relation.parts) :], relation.parts]
             check_cycle(relation.node, tuple(self.graph.nodes[key].name for key in chain))

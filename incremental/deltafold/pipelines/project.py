@@ -1,6 +1,7 @@
 """Define a project: datasets that read each other and tables of the catalog, whichever files declare them.
 
-A loader reads the files of one tool (Spark Declarative Pipelines, dbt) and returns a `Project`. It gives
+A loader reads the files of one tool (Spark Declarative Pipelines, dbt) or a folder of SQL, and returns a `Project`. It
+gives
 
 - names: of every dataset as its tool spells them, with one to three parts; `catalog` and `database` complete shorter
   ones. No two datasets have the same complete name; case does not distinguish them (Spark's rule).
@@ -21,8 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from deltafold.pipelines.selection import Node
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from deltafold.algebra.sources import SourceDeclaration
 
 QueryFunction = Callable[["Reader"], "DataFrame"]
 RefreshPolicy = Literal["auto", "incremental", "incremental_strict", "full"]
@@ -75,7 +80,9 @@ class Dataset:
     """A query and the table that keeps its answer.
 
     kept: whether it has a table of its own; policy: `auto` recomputes where that is cheaper or the query cannot be
-    maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always.
+    maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always;
+    publish_as: the name of its SQL view, None for its own name, or for none where the project declares its sources;
+    tags: which selections may name.
     """
 
     name: str
@@ -84,6 +91,8 @@ class Dataset:
     kept: bool = True
     policy: RefreshPolicy = "auto"
     options: TableOptions = field(default_factory=TableOptions)
+    publish_as: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +120,9 @@ class Project:
 
     storage: the folder or URI of states, answers and checkpoints; catalog and database: of names that have fewer parts,
     None for the session's; tables: a folder or URI that has, as DATABASE/NAME, the Delta tables which no dataset is,
-    None where the catalog has them; settings: of Spark's session, for all queries; refusals: see the module.
+    None where the catalog has them; sources: the declarations of all that no dataset is, None where that is tables of
+    the catalog; settings: of Spark's session, for all queries; spark: how it starts, as arguments of `session.start`;
+    nodes: what a selection may name, None where that is found in the queries; refusals: see the module.
     """
 
     name: str
@@ -122,5 +133,8 @@ class Project:
     catalog: str | None = None
     database: str | None = None
     tables: str | None = None
+    sources: Mapping[str, SourceDeclaration] | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    spark: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    nodes: tuple[Node, ...] | None = None
     refusals: tuple[str, ...] = ()

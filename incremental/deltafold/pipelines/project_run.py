@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,13 +30,14 @@ from deltafold.algebra.local_path import plain
 from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.algebra.results.report import Report
 from deltafold.algebra.sqltext import literal, quoted
-from deltafold.api import Delta, View, Warehouse
+from deltafold.api import Delta, Files, Landing, Stream, View, Warehouse
 from deltafold.compilation import Policy
 from deltafold.lake.remote.remote_path import place_of
 from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from deltafold.pipelines.graph import Graph, Leaves, Parts, Reads, Relation, merge_columns
 from deltafold.pipelines.project import Dataset, Project, QueryFunction, StreamingTable, TableOptions
+from deltafold.pipelines.selection import Nodes, find_nodes
 from deltafold.refresh import pipeline_run
 from deltafold.refresh.pipeline_run import RunState, refresh_datasets
 from deltafold.refresh.sources.upstream import Progress
@@ -108,7 +109,7 @@ class OpenProject:
     @cached_property
     def graph(self) -> Graph:
         """The names of the project."""
-        return Graph(self.spark, self.project)
+        return Graph(self.spark, self.project, self._source_schema)
 
     @cached_property
     def reads(self) -> Reads:
@@ -122,16 +123,48 @@ class OpenProject:
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        """The warehouse of its datasets."""
-        return Warehouse(self.spark, f"{self.root}/warehouse")
+        """The warehouse of its datasets, with the sources that the project declares."""
+        warehouse = Warehouse(self.spark, f"{self.root}/warehouse")
+        for name, declaration in (self.project.sources or {}).items():
+            warehouse.source(name, declaration)
+        return warehouse
+
+    def land(self, progress: Progress) -> tuple[Landing, ...]:
+        """Land the input files and streams of the declared sources."""
+        landings = list[Landing]()
+        for name, declaration in (self.project.sources or {}).items():
+            if isinstance(declaration, Files | Stream):
+                progress(f"{name}: landing files")
+                landings.append(self.warehouse.land(name))
+        return tuple(landings)
+
+    def show_source(self, relation: Relation) -> str:
+        """Return the name of a declared source, or the complete name of a table of the catalog."""
+        return ".".join(relation.parts) if self.project.sources is None else relation.source
+
+    def _source_schema(self, relation: Relation) -> StructType:
+        """Return the schema of a declared source, or of a table of the catalog."""
+        declared = self.project.sources
+        if declared is None:
+            return self.spark.table(relation.sql).schema
+        if relation.source not in declared:
+            known = [*declared, *(dataset.name for dataset in self.project.datasets)]
+            raise QueryError(
+                f"query: it reads {relation.written[-1]}, which is not a dataset and not a declared source. "
+                f"{suggest_nearest(relation.written[-1], known)}"
+            )
+        schema = self.warehouse.schema(relation.source)
+        if schema is None:
+            raise SourceError(f"source {relation.source}: it has no table yet. Create it first.")
+        return schema
 
     def check(self) -> None:
         """Raise ProjectRefusedError for all queries that cannot be analysed."""
         if self.reads.refusals:
             raise ProjectRefusedError("\n".join(self.reads.refusals))
 
-    def open(self, *, create: bool = True) -> tuple[str, ...]:
-        """Compile all views. Raises ProjectRefusedError.
+    def open(self, chosen: Collection[Parts] | None = None, *, create: bool = True) -> tuple[str, ...]:
+        """Compile the views, or the chosen ones and all that these read. Raises ProjectRefusedError.
 
         create: create the tables that no view keeps and that do not exist; else the datasets that read such a table are
         only analysed, and their names are returned.
@@ -139,15 +172,16 @@ class OpenProject:
         self.check()
         if create:
             self._create_databases()
+        nodes = self.reads.find_needed(chosen)
         missing = set[Parts]()
-        for node in self.reads.order:
+        for node in nodes:
             if self.is_written(node):
                 if create:
                     self._create(node)
                 elif not self._exists(node):
                     missing.add(self.graph.key(node))
         refusals, unknown = dict[Parts, str](), list[str]()
-        for node in self.reads.order:
+        for node in nodes:
             key = self.graph.key(node)
             below = self.reads.below(key)
             if below & missing:
@@ -189,7 +223,7 @@ class OpenProject:
                 policy=policy,
                 on_change="rebuild",
                 on_lost="rebuild",
-                publish_as=self._published_name(key),
+                publish_as=self._published_name(key, dataset),
             )
             try:
                 _ = view.mode  # compiles it
@@ -203,7 +237,7 @@ class OpenProject:
     @cached_property
     def _sources(self) -> set[str]:
         """The sources that are declared in the warehouse."""
-        return set()
+        return set(self.project.sources or ())
 
     def _declaration(self, relation: Relation) -> Delta | View:
         if relation.parts in self.views:
@@ -224,12 +258,16 @@ class OpenProject:
                 return False
         return True
 
-    def _published_name(self, key: Parts) -> str:
-        """Return the name of the SQL view that shows a dataset."""
+    def _published_name(self, key: Parts, dataset: Dataset) -> str | None:
+        """Return the name of the SQL view that shows a dataset: its own, unless the project declares its sources."""
+        if dataset.publish_as is not None or self.project.sources is not None:
+            return dataset.publish_as
         return ".".join(key[1:] if key[0] == SESSION_CATALOG else key)
 
     def _create_databases(self) -> None:
         """Create the databases of the published names, as the project's own tool does."""
+        if self.project.sources is not None:
+            return
         keys = (self.graph.key(node) for node in self.reads.order)
         for database in sorted({".".join(map(quoted, key[:-1])) for key in keys}):
             if not self.spark.catalog.databaseExists(database):
@@ -348,20 +386,41 @@ def assignments(properties: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The datasets that a run refreshes and rebuilds, as `spark-pipelines run` names them; all, if none is named."""
+    """The datasets that a run refreshes and rebuilds: all, if none is named.
+
+    refresh, full_refresh: names, as of `spark-pipelines run`; select, exclude: dbt's texts (`selection`).
+    """
 
     refresh: tuple[str, ...] = ()
     full_refresh: tuple[str, ...] = ()
     full_refresh_all: bool = False
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.only and (self.refresh or self.full_refresh):
+            raise DeclarationError(
+                "--select and --exclude: they cannot be combined with --refresh or --full-refresh. Rebuild what is "
+                "selected with --full-refresh-all."
+            )
         if self.full_refresh_all and (self.refresh or self.full_refresh):
             raise DeclarationError(
                 "--full-refresh-all: it cannot be combined with --refresh or --full-refresh. Remove one of them."
             )
 
-    def work(self, graph: Graph, nodes: Sequence[Dataset | StreamingTable]) -> dict[Parts, bool]:
+    @property
+    def only(self) -> bool:
+        """Whether what the chosen datasets read is not refreshed, too, but read as it is: dbt's rule."""
+        return bool(self.select or self.exclude)
+
+    def work(self, reads: Reads) -> dict[Parts, bool]:
         """Return whether each chosen dataset is rebuilt. Raises DeclarationError for a name that is not declared."""
+        graph, nodes = reads.graph, reads.order
+        if self.only:
+            selectable = graph.project.nodes if graph.project.nodes is not None else find_nodes(reads)
+            chosen = Nodes.of(selectable).select(self.select, self.exclude)
+            keys = {graph.complete(graph.parse(name)) for name in chosen}
+            return {key: self.full_refresh_all for node in nodes if (key := graph.key(node)) in keys}
         if not self.refresh and not self.full_refresh:
             return {graph.key(node): self.full_refresh_all for node in nodes}
         names = {graph.key(node): node.name for node in nodes}
@@ -376,15 +435,41 @@ class Selection:
         return work
 
 
+def check_refreshed(opened: OpenProject, work: Mapping[Parts, bool]) -> None:
+    """Raise ProjectRefusedError for chosen datasets that read others which were never refreshed."""
+    refusals = list[str]()
+    for key in work:
+        for relation in opened.reads.reads[key].values():
+            if relation.node is None or relation.parts in work:
+                continue
+            if opened.is_written(relation.node):
+                is_empty = opened.warehouse.version(relation.source) == 0  # which creates it
+            else:
+                is_empty = opened.views[relation.parts].store.journal.last_complete() is None
+            if is_empty:
+                node, read = opened.graph.nodes[key], relation.node.name
+                refusals.append(
+                    f"{node.origin}: {node.name}: it reads {read}, which was never refreshed. Select that, too, or "
+                    f"+{relation.parts[-1]} with all that it reads."
+                )
+    if refusals:
+        raise ProjectRefusedError("\n".join(refusals))
+
+
 def run_project(opened: OpenProject, selection: Selection, progress: Progress | None) -> PipelineReport:
-    """Refresh the chosen datasets, and the views that these read, as one pipeline. Raises LostSparkError."""
-    work = selection.work(opened.graph, opened.reads.order)
+    """Refresh the chosen datasets as one pipeline; what these read, too, except where it was not selected (D-191).
+
+    Raises LostSparkError, and ProjectRefusedError if a selected dataset reads one that was never refreshed.
+    """
+    work = selection.work(opened.reads)
+    if selection.only:
+        check_refreshed(opened, work)
     views = {view.name: work[key] for key, view in opened.views.items() if key in work}
     rebuilt = [name for name, full in views.items() if full]
     keys = {view.folder: key for key, view in opened.views.items()}
     datasets = {
         keys[dataset.folder]: _view_of_run(opened, keys[dataset.folder], dataset)
-        for dataset in Resolver().datasets(opened.warehouse, views, rebuilt)
+        for dataset in Resolver().datasets(opened.warehouse, views, rebuilt, only=selection.only)
     }
     for key, full in work.items():
         if opened.is_written(opened.graph.nodes[key]):

@@ -31,6 +31,8 @@
       totals:
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
+    datasets: datasets/*.sql                       optional, instead of query.sql: each file is a dataset, which may
+                                                   read the others; see docs/pipelines.md for their options
     policy: incremental                            or auto (recompute where needed or quicker), or definition
     publish: auto                                  or table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
@@ -90,6 +92,8 @@ from deltafold.pipelines.declaration.values import (
     day_of,
 )
 
+ViewPolicy = Literal["incremental", "auto", "definition"]
+OF_DATASETS = {"description", "sources", "datasets", "partitions", "policy", "warehouse", "spark"}
 MONOID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 
@@ -216,13 +220,33 @@ class SparkPart(Part):
     warm: Literal["auto", "off", "required"] = "auto"
 
 
+class DatasetPart(Part):
+    """The options of one of several datasets: how it is refreshed, its SQL view, and its tags."""
+
+    policy: ViewPolicy | None = None
+    publish_as: SqlName | None = None
+    tags: tuple[str, ...] = ()
+
+
+class DatasetsPart(Part):
+    """The files of SQL, each a dataset, and the options of some; files: a pattern, from the pipeline's folder."""
+
+    files: str
+    options: dict[SourceName, DatasetPart] = Field(default={})
+
+
+def _as_files(value: object) -> object:
+    return {"files": value} if isinstance(value, str) else value
+
+
 class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
     sources: dict[SourceName, Source]
     partitions: Partitions | None = None
-    policy: Literal["incremental", "auto", "definition"] = "incremental"
+    datasets: Annotated[DatasetsPart, BeforeValidator(_as_files)] | None = None
+    policy: ViewPolicy = "incremental"
     publish: Literal["auto", "table"] = "auto"
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
@@ -240,6 +264,12 @@ class Declaration(ProgramPart):
     def partitioning(self) -> Partitions:
         """Return the partitions of the sources with partition_by: as declared, or dynamic."""
         return self.partitions or Partitions(kind="dynamic")
+
+    @model_validator(mode="after")
+    def _fits_datasets(self) -> Declaration:
+        if self.datasets is not None and (others := sorted(self.model_fields_set - OF_DATASETS)):
+            raise ValueError(f"`{others[0]}` is for a pipeline of one query, and this one has `datasets`. Remove it")
+        return self
 
     @model_validator(mode="after")
     def _foreign_keys_refer_to_keys(self) -> Declaration:

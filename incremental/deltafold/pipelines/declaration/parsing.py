@@ -15,7 +15,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltafold.algebra.errors import DeltafoldError
-from deltafold.pipelines.declaration.declaration import Check, Declaration, LoopPart, MonoidPart, Partitions, SparkPart
+from deltafold.pipelines.declaration.declaration import (
+    Check,
+    DatasetPart,
+    DatasetsPart,
+    Declaration,
+    LoopPart,
+    MonoidPart,
+    Partitions,
+    SparkPart,
+)
 from deltafold.pipelines.declaration.sources import ExpirePart, FilesSource, ForeignKeyPart, Source
 
 _KeyPath = tuple[str | int, ...]
@@ -176,6 +185,10 @@ def _keys(where: _KeyPath) -> list[str]:
             part = SparkPart
         case ("check",):
             part = Check
+        case ("datasets",):
+            part = DatasetsPart
+        case ("datasets", "options", _):
+            part = DatasetPart
         case _:
             part = Declaration
     return [field.alias or name for name, field in part.model_fields.items()]

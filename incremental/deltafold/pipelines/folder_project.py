@@ -1,0 +1,143 @@
+"""Load a folder of SQL files as a project: a pipeline.yaml whose `datasets` names them.
+
+    sources: {orders: {delta: /lake/orders}}
+    datasets: datasets/*.sql
+
+Each file is a dataset, named as the file. Its query reads the sources and the other datasets by name, nothing else. Its
+options are in the file, `-- deltafold: policy=auto tags=nightly,core`, or in pipeline.yaml:
+
+    datasets:
+      files: datasets/*.sql
+      options:
+        daily: {policy: auto, publish_as: shop.daily}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from deltafold.pipelines.catalogue import DECLARATION_FILE, declare
+from deltafold.pipelines.declaration import parsing
+from deltafold.pipelines.declaration.declaration import DatasetPart, DatasetsPart, Declaration
+from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
+from deltafold.pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
+from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE
+from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy
+
+if TYPE_CHECKING:
+    from deltafold.algebra.sources import SourceDeclaration
+
+POLICIES: Mapping[str, RefreshPolicy] = {"incremental": "incremental_strict", "auto": "auto", "definition": "full"}
+_COMMENT = re.compile(r"^--\s*deltafold:(.*)$", re.MULTILINE)
+
+
+def is_project(folder: Path) -> bool:
+    """Return whether a pipeline.yaml declares datasets."""
+    return parsing.declares(folder / DECLARATION_FILE, "datasets") is not None
+
+
+def load_project(folder: Path) -> Project:
+    """Return the project of a pipeline's folder; starts no Spark. Raises DeclarationError."""
+    path = folder / DECLARATION_FILE
+    declaration = parsing.read_declaration(path, os.environ)
+    if declaration.datasets is None:
+        raise DeclarationError(f"{path}: it declares no `datasets`. Add `datasets: datasets/*.sql`.")
+    refusals = list[str]()
+    files = _find_files(folder, declaration.datasets)
+    for file in files:
+        if not PIPELINE_NAME.match(file.stem):
+            refusals.append(f"{file}: invalid name of a dataset. {NAME_RULE}.")
+        elif file.stem in declaration.sources:
+            refusals.append(f"{file}: there is a source `{file.stem}`, too. Rename one of them.")
+    for name in declaration.datasets.options.keys() - {file.stem for file in files}:
+        near = suggest_nearest(name, [file.stem for file in files])
+        refusals.append(f"{path}: datasets.options.{name}: there is no such dataset. {near}")
+    datasets = list[Dataset]()
+    for file in files:
+        try:
+            datasets.append(_read_dataset(file, declaration, declaration.datasets.options.get(file.stem)))
+        except DeclarationError as error:
+            refusals.append(str(error))
+    root = declaration.warehouse or str(folder.parent.parent / DEFAULT_WAREHOUSE)
+    return Project(
+        name=folder.name,
+        folder=folder,
+        storage=f"{root.rstrip('/')}/{folder.name}",
+        datasets=tuple(datasets),
+        sources=_declare_sources(path, declaration),
+        settings=declaration.spark.settings,
+        spark=declaration.spark.model_dump(include={"master", "memory", "warm"}, exclude_none=True),
+        refusals=tuple(refusals),
+    )
+
+
+def _find_files(folder: Path, datasets: DatasetsPart) -> list[Path]:
+    files = sorted(folder.glob(datasets.files))
+    if not files:
+        raise DeclarationError(f"{folder / datasets.files}: there is no such file. Write a query into one.")
+    if query := next((file for file in sorted(folder.glob("query.*")) if file not in files), None):
+        raise DeclarationError(f"{query}: the pipeline has `datasets`, too. Move the query to these, or remove them.")
+    if (other := next((file for file in files if file.suffix != ".sql"), None)) is not None:
+        raise DeclarationError(f"{other}: a dataset is a file of SQL. Name files that end in .sql.")
+    return files
+
+
+def _read_dataset(file: Path, declaration: Declaration, declared: DatasetPart | None) -> Dataset:
+    """Return the dataset of a file; declared: its options in pipeline.yaml."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeclarationError(f"{file}: it cannot be read ({error}). Save it as UTF-8.") from None
+    if not _COMMENT.sub("", text).strip():
+        raise DeclarationError(f"{file}: it is empty. Write the query there.")
+    options = {} if declared is None else declared.model_dump(exclude_unset=True)
+    part = DatasetPart.model_validate({**options, **_options_in(file, text, options)})
+    return Dataset(
+        name=file.stem,
+        query=text,
+        origin=Origin(file=file, line=1),
+        policy=POLICIES[part.policy or declaration.policy],
+        publish_as=part.publish_as,
+        tags=part.tags,
+    )
+
+
+def _options_in(file: Path, text: str, others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options in the comments of a file; others: those in pipeline.yaml, which it may not repeat."""
+    options = dict[str, Any]()
+    for comment in _COMMENT.finditer(text):
+        where = f"{file}, line {text.count(chr(10), 0, comment.start()) + 1}"
+        for option in comment[1].split():
+            key, is_assigned, value = option.partition("=")
+            if not is_assigned:
+                raise DeclarationError(f"{where}: `{option}` is not an option. Write key=value.")
+            if key in options or key in others:
+                raise DeclarationError(f"{where}: `{key}` is declared twice. Remove one of the two.")
+            options[key] = value.split(",") if key == "tags" else value
+        try:
+            DatasetPart.model_validate(options)
+        except ValidationError as error:
+            raise DeclarationError(_sentence(where, error)) from None
+    return options
+
+
+def _sentence(where: str, error: ValidationError) -> str:
+    mistake = error.errors()[0]
+    key = str(mistake["loc"][0])
+    if mistake["type"] == "extra_forbidden":
+        return f"{where}: unknown option `{key}`. {suggest_nearest(key, DatasetPart.model_fields)}"
+    return f"{where}: {key}: {mistake['msg']}. Correct it."
+
+
+def _declare_sources(path: Path, declaration: Declaration) -> dict[str, SourceDeclaration]:
+    if view := next((name for name, source in declaration.sources.items() if source.view), None):
+        raise DeclarationError(
+            f"{path}: sources.{view}.view: datasets cannot read another pipeline's view. Move its query to them."
+        )
+    return {name: declare(source) for name, source in declaration.sources.items()}

@@ -1,0 +1,234 @@
+"""Select datasets of a project in dbt's grammar: names, tags, paths, what they read and what reads them.
+
+| text | selects |
+| --- | --- |
+| `orders`, `staging.stg_orders`, `marts.*` | a dataset by its name, by a part of its qualified name, by a pattern |
+| `staging`, `path:models/staging`, `models/staging/*.sql` | all of a schema or folder |
+| `tag:nightly` | all with a tag |
+| `source:raw.orders+` | what reads a source |
+| `+orders`, `2+orders` | and what it reads, at any depth, or at most this deep |
+| `orders+`, `orders+1` | and what reads it |
+| `@orders` | what reads it, and all that these read |
+| `a b`, or the option twice | the union |
+| `tag:nightly,path:models/marts` | the intersection |
+
+The rules are those of dbt's node selection (docs.getdbt.com, «Syntax overview»). Names are compared without case, as
+Spark does. A text that matches nothing is refused: dbt warns, and runs less than was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
+
+if TYPE_CHECKING:
+    from deltafold.pipelines.graph import Reads
+    from deltafold.pipelines.project import Dataset, StreamingTable
+
+Kind = Literal["dataset", "source", "other"]
+_ATOM = re.compile(
+    r"(?P<at>@)?(?:(?P<up>\d*)\+)?(?:(?P<method>[\w.]+):)?(?P<value>[^+:@]+)(?:\+(?P<down>\d*))?\Z",
+    re.DOTALL,
+)
+_WILDCARD = re.compile(r"[*?\[]")
+MOST_LISTED = 12
+METHODS = ("fqn", "tag", "path", "source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A dataset, or what datasets read, as a selection names it.
+
+    qualified: its name below those of its project and folders, or of its catalog and schema; tags, and path: of its
+    file, from the project's folder; reads: the ids of other nodes; dataset: the name of the dataset that is refreshed
+    for it, empty for what is not kept (a source, what is inlined).
+    """
+
+    id: str
+    qualified: tuple[str, ...]
+    kind: Kind = "dataset"
+    tags: tuple[str, ...] = ()
+    path: str = ""
+    reads: tuple[str, ...] = ()
+    dataset: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name; of a version of a dbt model, with the version."""
+        return ".".join(self.qualified[-2:]) if is_version(self.qualified[-1]) else self.qualified[-1]
+
+
+def is_version(part: str) -> bool:
+    """Return whether the last part of a qualified name is the version of a dbt model."""
+    return re.fullmatch(r"v\d+", part) is not None
+
+
+@dataclass
+class Nodes:
+    """The nodes of a project by id."""
+
+    by_id: Mapping[str, Node]
+    readers: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Nodes:
+        """Return nodes with their readers."""
+        by_id = {node.id: node for node in nodes}
+        readers = {id: set[str]() for id in by_id}
+        for node in by_id.values():
+            for read in node.reads:
+                if read in readers:
+                    readers[read].add(node.id)
+        return cls(by_id, readers)
+
+    def select(self, select: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the selected datasets; raises DeclarationError for a text that matches nothing."""
+        chosen = self._union("--select", select) if select else set(self.by_id)
+        chosen -= self._union("--exclude", exclude)
+        datasets = tuple(node.dataset for node in self.by_id.values() if node.id in chosen and node.dataset)
+        if not datasets:
+            raise DeclarationError(f"--select {' '.join(select)}: it selects no dataset: {self._explain_none(chosen)}.")
+        return datasets
+
+    def _explain_none(self, chosen: set[str]) -> str:
+        """Return why a selection has no dataset, and the fix."""
+        if not chosen:
+            return "everything is excluded. Exclude less"
+        first, *others = sorted(self.by_id[id].name for id in chosen)
+        which = f"{first} and {len(others)} others are" if others else f"{first} is"
+        return f"{which} not kept as a table. Select what reads {first}: {first}+"
+
+    def _union(self, option: str, texts: Sequence[str]) -> set[str]:
+        """Return the ids that any of the texts selects."""
+        terms = [term for text in texts for term in text.split()]
+        return set[str]().union(*(self._intersect(option, term) for term in terms))
+
+    def _intersect(self, option: str, term: str) -> set[str]:
+        """Return the ids that all atoms of a term select."""
+        chosen = [self._atom(option, atom) for atom in term.split(",")]
+        return chosen[0].intersection(*chosen[1:])
+
+    def _atom(self, option: str, text: str) -> set[str]:
+        """Return the ids that a text without spaces and commas selects."""
+        match = _ATOM.match(text)
+        if match is None or (match["at"] and match["down"] is not None):
+            raise DeclarationError(
+                f"{option} {text}: it is not a selection. Write a name, +name, name+, tag:TAG or path:FOLDER."
+            )
+        method, value = match["method"] or _method_of(match["value"]), match["value"]
+        if method not in METHODS:
+            raise DeclarationError(f"{option} {text}: unknown method `{method}`. {suggest_nearest(method, METHODS)}")
+        chosen = {node.id for node in self.by_id.values() if _MATCHES[method](node, value.lower())}
+        if not chosen:
+            raise DeclarationError(f"{option} {text}: it matches no dataset. {self._suggest(method, value)}")
+        above = self._walk(chosen, self._reads, match["up"])
+        below = self._walk(chosen, self.readers, "" if match["at"] else match["down"])
+        return above | below if not match["at"] else self._walk(below, self._reads, "")
+
+    @property
+    def _reads(self) -> Mapping[str, Collection[str]]:
+        return {node.id: [read for read in node.reads if read in self.by_id] for node in self.by_id.values()}
+
+    @staticmethod
+    def _walk(start: set[str], edges: Mapping[str, Collection[str]], depth: str | None) -> set[str]:
+        """Return nodes with those that edges lead to; depth: the most steps, any number if empty, none if None."""
+        most = None if depth == "" else int(depth or 0)
+        reached, last = set(start), set(start)
+        while last and (most is None or most > 0):
+            last = {end for id in last for end in edges[id]} - reached
+            reached |= last
+            most = None if most is None else most - 1
+        return reached
+
+    def _suggest(self, method: str, value: str) -> str:
+        """Return a sentence with what was meant."""
+        known = {
+            "fqn": (node.name for node in self.by_id.values() if node.kind != "source"),
+            "tag": (tag for node in self.by_id.values() for tag in node.tags),
+            "path": (node.path for node in self.by_id.values() if node.path),
+            "source": (".".join(node.qualified[-2:]) for node in self.by_id.values() if node.kind == "source"),
+        }
+        names = set(known[method])
+        is_near = len(names) <= MOST_LISTED or get_close_matches(value, names, n=1)
+        return suggest_nearest(value, names) if is_near else "`deltafold dry-run` lists the datasets."
+
+
+def _method_of(value: str) -> str:
+    """Return the method of a text that names none."""
+    return "path" if "/" in value or value.endswith((".sql", ".py")) else "fqn"
+
+
+def _is_named(node: Node, value: str) -> bool:
+    """Return whether a name denotes a node: its last part, or its first ones, with or without its project."""
+    parts = [part.lower() for name in node.qualified for part in name.split(".")]
+    if node.kind == "source":
+        return False
+    if is_version(parts[-1]) and value in (parts[-2], f"{parts[-2]}_{parts[-1]}", f"{parts[-2]}.{parts[-1]}"):
+        return True
+    return parts[-1] == value or any(_begins(each, value.split(".")) for each in (parts, parts[1:], parts[-1:]))
+
+
+def _begins(parts: list[str], asked: list[str]) -> bool:
+    """Return whether a qualified name begins with these parts; from the first pattern on, all of it has to match."""
+    plain = next((number for number, part in enumerate(asked) if _WILDCARD.search(part)), len(asked))
+    if len(parts) < len(asked) or parts[:plain] != asked[:plain]:
+        return False
+    return plain == len(asked) or fnmatchcase(".".join(parts[plain:]), ".".join(asked[plain:]))
+
+
+def _has_tag(node: Node, value: str) -> bool:
+    return any(fnmatchcase(tag.lower(), value) for tag in node.tags)
+
+
+def _is_in_path(node: Node, value: str) -> bool:
+    """Return whether a file is at a path, or below it; both may be patterns."""
+    path, pattern = PurePosixPath(node.path.lower()), PurePosixPath(value).parts
+    return bool(node.path) and any(_fits(each.parts, pattern) for each in (path, *path.parents))
+
+
+def _fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Return whether a path fits a pattern, in which `**` stands for any folders."""
+    if not pattern or not parts:
+        return not parts and set(pattern) <= {"**"}
+    if pattern[0] == "**":
+        return _fits(parts, pattern[1:]) or _fits(parts[1:], pattern)
+    return fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+
+
+def _is_source(node: Node, value: str) -> bool:
+    parts = [part.lower() for part in node.qualified]
+    return node.kind == "source" and any(_begins(each, value.split(".")) for each in (parts, parts[1:]))
+
+
+_MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
+    "fqn": _is_named,
+    "tag": _has_tag,
+    "path": _is_in_path,
+    "source": _is_source,
+}
+
+
+def find_nodes(reads: Reads) -> tuple[Node, ...]:
+    """Return what selections may name in a project whose loader does not list it: what the queries read."""
+    graph = reads.graph
+    names = {name for read in reads.names.values() for name in read} | graph.nodes.keys()
+    return tuple(_node_of(reads, name, graph.nodes.get(name)) for name in sorted(names))
+
+
+def _node_of(reads: Reads, name: tuple[str, ...], declared: Dataset | StreamingTable | None) -> Node:
+    """Return a dataset, streaming table or, if it is not declared, a source."""
+    id, read = ".".join(name), tuple(map(".".join, sorted(reads.names.get(name, ()))))
+    if declared is None:
+        return Node(id=id, qualified=name, kind="source")
+    file, folder = declared.origin.file, reads.graph.project.folder
+    path = file.relative_to(folder) if file.is_relative_to(folder) else file
+    dataset = declared.name if getattr(declared, "kept", True) else ""
+    tags = getattr(declared, "tags", ())
+    return Node(id=id, qualified=name, tags=tags, path=path.as_posix(), reads=read, dataset=dataset)

@@ -1,0 +1,113 @@
+"""A pipeline of many datasets, in files of SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltafold.cli import exit_codes
+from deltafold.lake.protocol import Lake
+from deltafold.pipelines import catalogue, folder_project
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from tests.cli.calling import call
+
+DECLARATION = """\
+sources:
+  orders:
+    files: {path: data/orders, format: csv, schema: "id INT, shop STRING, amount INT"}
+policy: auto
+datasets:
+  files: datasets/*.sql
+  options:
+    by_shop: {tags: [nightly]}
+"""
+QUERIES = {
+    "paid": "-- deltafold: policy=incremental\nselect id, shop, amount from orders where amount > 0",
+    "by_shop": "select shop, sum(amount) total, count(*) n from paid group by shop",
+    "best": "-- what sells best\n-- deltafold: tags=nightly,hourly\nselect max(total) best from by_shop",
+    "unpaid": "select count(*) n from orders where amount = 0",
+}
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of the pipeline `shop`, with one input file."""
+    monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "pipelines"))
+    home = tmp_path / "pipelines" / "shop"
+    (home / "datasets").mkdir(parents=True)
+    (home / "data" / "orders").mkdir(parents=True)
+    (home / "pipeline.yaml").write_text(DECLARATION)
+    for name, query in QUERIES.items():
+        (home / "datasets" / f"{name}.sql").write_text(query)
+    (home / "data" / "orders" / "a.csv").write_text("id,shop,amount\n1,x,5\n2,y,7\n3,x,0\n")
+    return home
+
+
+def rows(spark: SparkSession, lake: Lake, home: Path, name: str) -> list[tuple[object, ...]]:
+    """Rows of a dataset, as `deltafold run` left them."""
+    from deltafold.pipelines.project_run import OpenProject
+
+    opened = OpenProject(folder_project.load_project(home), spark)
+    opened.open()
+    view = next(view for view in opened.views.values() if view.name == name)
+    return sorted(tuple(row) for row in view.answer().collect())
+
+
+def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    """Each after those that it reads, whatever their names; a selection leaves the others as they are."""
+    assert call("run", "shop", "--select", "by_shop").exit_code == exit_codes.USAGE  # paid was never refreshed
+    result = call("run", "shop")
+    assert result.exit_code == 0, result.output
+    assert rows(spark, in_memory, home, "by_shop") == [("x", 5, 1), ("y", 7, 1)]
+    assert rows(spark, in_memory, home, "best") == [(7,)]
+    (home / "data" / "orders" / "b.csv").write_text("id,shop,amount\n4,x,9\n5,x,0\n")
+    result = call("run", "shop", "--select", "tag:nightly unpaid")
+    assert result.exit_code == 0, result.output
+    assert rows(spark, in_memory, home, "by_shop") == [("x", 5, 1), ("y", 7, 1)]  # paid is as it was
+    assert rows(spark, in_memory, home, "unpaid") == [(2,)]
+    assert call("run", "shop", "-s", "+best", "--no-land").exit_code == 0
+    assert rows(spark, in_memory, home, "best") == [(14,)]
+    shown = call("dry-run", "shop", "--select", "paid+1").stdout.splitlines()
+    assert [line.partition(":")[0] for line in shown] == ["paid", "by_shop", "selected"]
+    assert "reads orders" in shown[0] and shown[-1] == "selected: 2 of 4 datasets"
+    assert "Did you mean `paid`?" in call("run", "shop", "--select", "payd").stderr
+    assert '"best": 14' in call("show", "shop/best", "--json").stdout
+    assert call("verify", "shop/by_shop").exit_code == 0
+    assert "Did you mean `best`?" in call("show", "shop/bst").stderr
+    with pytest.raises(DeclarationError, match=r"it has datasets\. Name one, shop/DATASET"):
+        catalogue.load("shop")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("datasets/orders.sql", "select 1", "there is a source `orders`, too"),
+        ("datasets/Bad.sql", "select 1", "invalid name of a dataset"),
+        ("datasets/empty.sql", "-- deltafold: policy=auto\n", "it is empty"),
+        ("datasets/best.sql", "select 1\n-- deltafold: polcy=auto", "line 2: unknown option `polcy`. Did you mean"),
+        ("datasets/best.sql", "-- deltafold: policy=daily\nselect 1", "line 1: policy: "),
+        ("datasets/by_shop.sql", "-- deltafold: tags=a\nselect 1", "line 1: `tags` is declared twice"),
+        ("datasets/best.sql", "-- deltafold: incremental\nselect 1", "line 1: `incremental` is not an option"),
+        ("pipeline.yaml", DECLARATION.replace("by_shop:", "by_shp:"), "options.by_shp: there is no such dataset. Did"),
+        ("pipeline.yaml", DECLARATION + "chunk: 2g\n", "`chunk` is for a pipeline of one query"),
+        ("pipeline.yaml", DECLARATION.replace("*.sql", "*.txt"), "there is no such file"),
+        ("query.sql", "select 1", "the pipeline has `datasets`, too"),
+    ],
+)
+def test_refusals(home: Path, name: str, text: str, message: str) -> None:
+    (home / name).write_text(text)
+    try:
+        refusals = "\n".join(folder_project.load_project(home).refusals)
+    except DeclarationError as error:
+        refusals = str(error)
+    assert message in refusals
+
+
+def test_a_query_reads_declared_sources_alone(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    (home / "datasets" / "best.sql").write_text("select * from by_shp")
+    result = call("run", "shop")
+    assert result.exit_code == exit_codes.USAGE
+    assert "best.sql, line 1: best: query: it reads by_shp, which is not a dataset" in result.stderr
+    assert "Did you mean `by_shop`?" in result.stderr

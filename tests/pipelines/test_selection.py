@@ -1,0 +1,95 @@
+"""The grammar of selections, over the nodes of a small project as dbt names them."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.selection import Kind, Node, Nodes
+
+
+def node(id: str, *reads: str, kind: Kind = "dataset", tags: tuple[str, ...] = (), kept: bool = True) -> Node:
+    """A node `layer.name`; staging is not kept."""
+    layer, _, name = id.partition(".")
+    return Node(
+        id=id,
+        qualified=("shop", layer, *name.split("/")),
+        kind=kind,
+        tags=tags,
+        path=f"models/{layer}/{name}.sql",
+        reads=reads,
+        dataset=name if kind == "dataset" and kept else "",
+    )
+
+
+NODES = Nodes.of(
+    [
+        node("raw.orders", kind="source"),
+        node("raw.events", kind="source"),
+        node("staging.stg_orders", "raw.orders", kept=False),
+        node("seeds.regions", kind="other"),
+        node("marts.fct_orders", "staging.stg_orders", tags=("nightly", "core")),
+        node("marts.dim_stores", "seeds.regions", tags=("core",)),
+        node("marts.kpis", "marts.fct_orders", "marts.dim_stores", tags=("nightly",)),
+        node("marts.report/v1", "marts.kpis"),
+        node("marts.report/v2", "marts.kpis"),
+        node("web.visits", "raw.events"),
+    ]
+)
+MARTS = {"fct_orders", "dim_stores", "kpis", "report/v1", "report/v2"}
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "expected"),
+    [
+        ([], ["web"], MARTS),
+        (["kpis"], [], {"kpis"}),
+        (["KPIS"], [], {"kpis"}),
+        (["+kpis"], [], {"kpis", "fct_orders", "dim_stores"}),
+        (["1+report.v1"], [], {"kpis", "report/v1"}),
+        (["stg_orders+"], [], MARTS - {"dim_stores"}),
+        (["stg_orders+1"], [], {"fct_orders"}),
+        (["1+kpis+1"], [], MARTS),
+        (["@dim_stores"], [], MARTS),
+        (["source:raw.orders+2"], [], {"fct_orders"}),
+        (["source:raw+"], [], MARTS - {"dim_stores"} | {"visits"}),
+        (["regions+"], [], MARTS - {"fct_orders"}),
+        (["report"], [], {"report/v1", "report/v2"}),
+        (["report_v2", "report.v1"], [], {"report/v1", "report/v2"}),
+        (["marts", "web"], [], MARTS | {"visits"}),
+        (["shop.marts.fct_orders"], [], {"fct_orders"}),
+        (["marts.*_orders"], [], {"fct_orders"}),
+        (["tag:nightly"], [], {"fct_orders", "kpis"}),
+        (["tag:nightly,tag:core visits"], [], {"fct_orders", "visits"}),
+        (["path:models/web"], [], {"visits"}),
+        (["models/marts/dim_*.sql"], [], {"dim_stores"}),
+        (["models/**/visits.sql"], [], {"visits"}),
+        (["+kpis"], ["kpis fct_orders"], {"dim_stores"}),
+        (["path:models"], ["tag:core+"], {"visits"}),
+    ],
+)
+def test_what_is_selected(select: list[str], exclude: list[str], expected: set[str]) -> None:
+    assert set(NODES.select(select, exclude)) == expected
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "message"),
+    [
+        ("kpi", "", r"--select kpi: it matches no dataset\. Did you mean `kpis`\?"),
+        ("", "kpi", r"--exclude kpi: it matches no dataset\. Did you mean `kpis`\?"),
+        ("kpis tag:nightl", "", r"tag:nightl: it matches no dataset\. Did you mean `nightly`\?"),
+        ("source:raw.order+", "", r"Did you mean `raw\.orders`\?"),
+        ("state:modified", "", r"unknown method `state`\. Known are fqn, path, source, tag"),
+        ("kpis,,tag:core", "", "it is not a selection"),
+        ("@kpis+1", "", "it is not a selection"),
+        (
+            "stg_orders",
+            "",
+            r"stg_orders is not kept as a table\. Select what reads stg_orders: stg_orders\+",
+        ),
+        ("kpis", "kpis", "everything is excluded"),
+    ],
+)
+def test_refusals(select: str, exclude: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        NODES.select([select] if select else [], [exclude] if exclude else [])
