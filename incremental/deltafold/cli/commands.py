@@ -166,18 +166,42 @@ def new(
         list[str] | None,
         typer.Option("--delta", metavar="SOURCE=PATH", help="A Delta table that the query reads (repeatable)."),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Its data: a CSV, JSON or Parquet file.", show_default=False),
+    ] = None,
 ) -> None:
-    """Create a working pipeline: of your query over Delta tables (--sql, --delta), or with sample data."""
+    """Create a working pipeline: of a query over Delta tables (--sql, --delta), of a file (--from), or of samples."""
     if (sql is None) != (not delta) or (sql is not None and mrql):
         raise typer.BadParameter("--sql and --delta: they need each other, and exclude --mrql. Correct them.")
+    if file is not None and (sql is not None or mrql):
+        raise typer.BadParameter("--from: it cannot be combined with --sql, --delta or --mrql. Remove one of them.")
     folder = catalogue.home_of_new()
-    home = (
-        scaffold.make(name, folder, mrql=mrql)
-        if sql is None
-        else scaffold.make_of_query(name, folder, sql, delta or ())
-    )
+    columns = ""
+    if file is not None:
+        source = _infer_source(name, folder, file)
+        home = scaffold.make_of_file(name, folder, source)
+        columns = "\n".join(f"  {column} {type}" for column, type in source.columns.items())
+    elif sql is not None:
+        home = scaffold.make_of_query(name, folder, sql, delta or ())
+    else:
+        home = scaffold.make(name, folder, mrql=mrql)
     shown_as = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
     print(f"Created {shown_as}. Run it: deltafold run {name}")
+    if columns:
+        print(f"Check the types in {shown_as}/{catalogue.DECLARATION_FILE}:\n{columns}")
+
+
+def _infer_source(name: str, folder: Path, file: Path) -> scaffold.FileSource:
+    """Return a file as a source, with the types that Spark infers."""
+    format = scaffold.check_file(file)
+    scaffold.check_new(name, folder)
+    from deltafold.spark import session
+
+    with show_progress(f"{name}: starting Spark") as say:
+        spark = session.start(f"deltafold {name}", brief=True)
+        say(f"{file.name}: inferring the schema")
+        return scaffold.infer_source(file.absolute(), format, spark)
 
 
 @app.command()

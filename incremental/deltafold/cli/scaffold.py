@@ -1,4 +1,4 @@
-"""Create the folder of a new pipeline: with sample data, of a query, or as a branch of another one's last epoch.
+"""Create the folder of a new pipeline: with sample data, of a query, of a file, or as a branch of another one.
 
 The folder of a branch contains copies of the query and of the files beside it, and its own declaration: sources that
 the original lands are read from its landed tables, as Delta tables; other paths are made absolute, since they were
@@ -8,8 +8,10 @@ warehouse, in which the new pipeline has its own folder with a branch of the ori
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ import yaml
 
 from deltafold.algebra.local_path import is_uri
 from deltafold.algebra.sources import is_name
+from deltafold.algebra.sqltext import quoted
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -108,13 +111,103 @@ def make_of_query(name: str, folder: Path, sql: Path, tables: Sequence[str]) -> 
     return _create(name, folder, {"pipeline.yaml": declaration, "query.sql": query})
 
 
+FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+DELIMITERS = ",;\t|"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """A file that a new pipeline begins with, as a source; columns: Spark's type of each, which it has inferred."""
+
+    file: Path
+    format: str
+    options: Mapping[str, str]
+    columns: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The name of the source: that of the file, as SQL writes names."""
+        name = re.sub(r"\W+", "_", self.file.name.partition(".")[0].lower(), flags=re.ASCII).strip("_")
+        return name if PIPELINE_NAME.match(name) else f"t_{name}"[:63].rstrip("_")
+
+    @property
+    def query(self) -> str:
+        """A first query: the number of rows, for each value of the first column with text or days."""
+        group = next((name for name, type in self.columns.items() if type in ("STRING", "DATE", "BOOLEAN")), None)
+        if group is None:
+            return f"SELECT count(*) AS number\nFROM {self.name}\n"
+        return f"SELECT {quoted(group)}, count(*) AS number\nFROM {self.name}\nGROUP BY {quoted(group)}\n"
+
+    @property
+    def declaration(self) -> str:
+        """The pipeline.yaml."""
+        files: dict[str, Any] = {"path": f"data/{self.name}", "format": self.format}
+        if self.options:
+            files["options"] = dict(self.options)
+        files["schema"] = dict(self.columns)
+        content = {"sources": {self.name: {"files": files}}, "policy": "auto"}
+        return (
+            f"# The schema was inferred from {self.file.name}: check it. A row that does not fit it stops a run.\n"
+            f"# Put more files of this kind into data/{self.name}, and run again.\n"
+            f"{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
+        )
+
+
+def make_of_file(name: str, folder: Path, source: FileSource) -> Path:
+    """Create the pipeline folder/name of a file, which is copied, and return its folder. Raises DeclarationError."""
+    home = _create(name, folder, {"pipeline.yaml": source.declaration, "query.sql": source.query})
+    data = home / "data" / source.name
+    data.mkdir(parents=True)
+    shutil.copy2(source.file, data / source.file.name)
+    return home
+
+
+def check_file(file: Path) -> str:
+    """Return the format of a file, by its name. Raises DeclarationError."""
+    if not file.is_file():
+        raise DeclarationError(f"--from {file}: there is no such file. Name one of CSV, JSON or Parquet.")
+    formats = [FORMATS[suffix] for suffix in map(str.lower, file.suffixes) if suffix in FORMATS]
+    if not formats:
+        raise DeclarationError(f"--from {file}: its name ends in none of {', '.join(FORMATS)}. Rename it.")
+    return formats[-1]
+
+
+def infer_source(file: Path, format: str, spark: SparkSession) -> FileSource:
+    """Return a file as a source, with the schema that Spark infers from all its rows. Raises DeclarationError."""
+    from pyspark.errors import PySparkException
+
+    from deltafold.landing.formats import FORMAT_DEFAULTS
+    from deltafold.spark.java_errors import sentence_of_analysis
+
+    options = {"delimiter": _find_delimiter(file, spark)} if format == "csv" else {}
+    options = {key: value for key, value in options.items() if value != ","}
+    reader = spark.read.options(**FORMAT_DEFAULTS.get(format, {}), **options, inferSchema="true", mode="FAILFAST")
+    try:
+        schema = reader.format(format).load(str(file)).schema
+    except PySparkException as error:
+        raise DeclarationError(
+            f"--from {file}: Spark cannot read it: {sentence_of_analysis(error)}. Correct it."
+        ) from error
+    columns = {field.name: _write_type(field.dataType.simpleString()) for field in schema}
+    if not columns or "_corrupt_record" in columns:
+        raise DeclarationError(f"--from {file}: it has no rows of {format}. Write a header, or one object per line.")
+    return FileSource(file=file, format=format, options=options, columns=columns)
+
+
+def _write_type(type: str) -> str:
+    """Return a type as a declaration has it: names of fields as they are, a column that is always NULL as text."""
+    return type if "<" in type else type.upper().replace("VOID", "STRING")
+
+
+def _find_delimiter(file: Path, spark: SparkSession) -> str:
+    """Return the delimiter that is most frequent in the first line of a file."""
+    line = next((row.value for row in spark.read.text(str(file)).take(1)), "")
+    return max(DELIMITERS, key=line.count)
+
+
 def _create(name: str, folder: Path, files: Mapping[str, str]) -> Path:
     """Create a pipeline's folder with these files, and return it. Raises DeclarationError."""
-    if not PIPELINE_NAME.match(name):
-        raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
-    home = folder / name
-    if home.exists() or (folder / f"{name}.py").exists():
-        raise DeclarationError(f"{home}: it exists already. Choose another name.")
+    home = check_new(name, folder)
     try:
         for name_in_home, text in files.items():
             path = home / name_in_home
@@ -122,6 +215,16 @@ def _create(name: str, folder: Path, files: Mapping[str, str]) -> Path:
             path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise DeclarationError(f"{home}: it cannot be created ({error.strerror}). Choose another folder.") from error
+    return home
+
+
+def check_new(name: str, folder: Path) -> Path:
+    """Return the folder of a new pipeline. Raises DeclarationError for a name that is taken or invalid."""
+    if not PIPELINE_NAME.match(name):
+        raise DeclarationError(f"pipeline `{name}`: invalid name. {NAME_RULE}.")
+    home = folder / name
+    if home.exists() or (folder / f"{name}.py").exists():
+        raise DeclarationError(f"{home}: it exists already. Choose another name.")
     return home
 
 
