@@ -1,0 +1,1 @@
+select page, count(*) as views, count(distinct visitor) as visitors from {{ ref('stg_events') }} group by page
