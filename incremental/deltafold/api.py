@@ -33,6 +33,7 @@ from deltafold.algebra.errors import (
 )
 from deltafold.algebra.local_path import is_remote, locate_folder
 from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.algebra.plain_options import PlainOptions, Publish
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
 from deltafold.algebra.results.report import Description, Landing, Report, Verification
@@ -41,7 +42,6 @@ from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
 from deltafold.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from deltafold.algebra.tuning import Tuning
 from deltafold.compilation import Policy, Remedy, check_options
-from deltafold.compiler.draft import Publish
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.remote.lease import check_store
@@ -173,6 +173,10 @@ class Warehouse:
         on_change: Remedy = "refuse",
         publish_as: str | None = None,
         on_lost: Remedy = "refuse",
+        *,
+        comment: str = "",
+        table_properties: Mapping[str, str] | None = None,
+        cluster_by: Sequence[str] = (),
     ) -> View:
         """Return a view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
 
@@ -181,11 +185,19 @@ class Warehouse:
         publish_as: a SQL view, `database.view`, that always selects the current answer; refreshes update it.
         on_lost: likewise, if a source no longer has what the last epoch read: a vacuumed version, a table that was
         dropped and created again, or restored from a copy.
+        publish: `plain`, as a plain Delta table too, which any engine reads and each refresh rewrites; `auto` while it
+        is small; `fast`, never; `table`, as `auto`, and no column of a state is beside the answer.
+        comment, table_properties, cluster_by: of the plain table.
         Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
         taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
         QueryError, and a source without data SourceError.
         """
+        properties = tuple(sorted((table_properties or {}).items()))
+        clustering = (cluster_by,) if isinstance(cluster_by, str) else tuple(cluster_by)
+        plain_options = PlainOptions(comment=comment, properties=properties, cluster_by=clustering)
         check_options(name, query, policy, publish, on_change, on_lost)
+        if fault := plain_options.fault(publish):
+            raise UsageError(f"view {name}: {fault}.")
         self._check_case(name)
         self._catalog.sql_names.claim(name, publish_as)
         made = View(
@@ -198,6 +210,7 @@ class Warehouse:
             on_change=on_change,
             publish_as=publish_as,
             on_lost=on_lost,
+            plain_options=plain_options,
         )
         self._catalog.made[name] = made  # referenced as long as this warehouse exists: see `remember`
         remember(made)

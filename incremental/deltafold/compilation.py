@@ -20,6 +20,7 @@ from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
 from deltafold.algebra.lineage import column_lineage
 from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.algebra.plain_options import Publish
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.program import Program
 from deltafold.algebra.recipe import Current, Recipe, WiderTypes
@@ -29,7 +30,7 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.traversal import find_group_key, find_partition_key, walk
 from deltafold.compiler.compile import check_outputs, compile_query
 from deltafold.compiler.cost import estimate_cost
-from deltafold.compiler.draft import Draft, Publish
+from deltafold.compiler.draft import Draft
 from deltafold.compiler.explain import explain_passes, explain_program, explain_refusal
 from deltafold.compiler.passes.choose_publication import check_answer_table, refuse_answer_table
 from deltafold.compiler.plan_text import outline_plan
@@ -494,7 +495,7 @@ def check_options(name: str, query: object, policy: str, publish: str, on_change
     if policy not in get_args(Policy):
         raise UsageError(f"view {name}: unknown policy {policy!r}. Use incremental, auto or definition.")
     if publish not in get_args(Publish):
-        raise UsageError(f"view {name}: unknown publication {publish!r}. Use auto or table.")
+        raise UsageError(f"view {name}: unknown publication {publish!r}. Use auto, plain, fast or table.")
     for option, value in (("on_change", on_change), ("on_lost", on_lost)):
         if value not in get_args(Remedy):
             raise UsageError(f"view {name}: unknown {option} {value!r}. Use refuse or rebuild.")

@@ -25,6 +25,7 @@ from deltafold.algebra.errors import (
     SourceError,
     StateError,
     StorageError,
+    UsageError,
 )
 from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
 from deltafold.algebra.program import BUCKET
@@ -291,7 +292,9 @@ class ResolvedView:
 
     @cached_property
     def refresh(self) -> Refresh:
-        """The refresh protocol for the view."""
+        """The refresh protocol for the view; raises UsageError for a clustering that the answer cannot have."""
+        if fault := self.view.plain_options.clustering_fault([column.name for column in self.compilation.columns]):
+            raise UsageError(f"view {self.view.name}: {fault}.")
         return Refresh(
             self.view.store,
             self.compilation.mode_policy,

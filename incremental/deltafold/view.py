@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import SourceError, StorageError, UsageError
+from deltafold.algebra.plain_options import PlainOptions, Publish
 from deltafold.algebra.plan import Column
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.algebra.results.upkeep import Status, Upkeep
 from deltafold.algebra.sqltext import quoted
 from deltafold.compilation import Policy, Remedy
-from deltafold.compiler.draft import Publish
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.language.query import QueryText
@@ -27,7 +27,7 @@ from deltafold.operations.branch import create_branch, drop_view, forget, reader
 from deltafold.operations.metrics import status_with_metrics, update_metrics
 from deltafold.operations.rollback import Rollback
 from deltafold.operations.upkeep import WEEK_HOURS, check_hours, upkeep, with_growth
-from deltafold.operations.verify import verify
+from deltafold.operations.verify import Sample, verify, verify_plain
 from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from deltafold.spark.java_errors import explain_errors
@@ -57,6 +57,7 @@ class View:
     on_change: Remedy = "refuse"
     publish_as: str | None = None
     on_lost: Remedy = "refuse"
+    plain_options: PlainOptions = field(default_factory=PlainOptions)
     compiled: Compiled = field(default_factory=Compiled, compare=False, repr=False)
 
     @property
@@ -138,8 +139,8 @@ class View:
 
     @property
     def path(self) -> str:
-        """The path of the Delta table with the last finished epoch's answer; a rebuild writes another table."""
-        return self._last_answer.table.path
+        """The path of the Delta table with the last finished epoch's answer, as `address` has it."""
+        return self.address.path
 
     @property
     def versions(self) -> dict[str, int]:
@@ -178,7 +179,18 @@ class View:
         expected = resolved.batch(versions, points)
         sources = {path: f"source {name} (version {versions[name]})" for name, path in resolved.inputs.places.items()}
         with explain_errors(sources, moving=False, work="verification"):
-            return verify(intent, versions, expected, self._answer_rows(resolved, entry, rows), sample, points.measured)
+            answer = self._answer_rows(resolved, entry, rows)
+            verified = verify(intent, versions, expected, answer, sample, points.measured)
+            return verified if not verified.ok else self._verify_plain(verified, answer, sample)
+
+    def _verify_plain(self, verified: Verification, answer: DataFrame, sample: Sample | None) -> Verification:
+        """Compare the plain table with the verified answer, if there is one and no refresh has written it since."""
+        address = self.address
+        table = self.store.table_at(address.table)
+        version = table.version()
+        if not address.plain or version is None or not address.is_epoch_of(self.address):
+            return verified
+        return verify_plain(verified, answer, table.scan(version), sample)
 
     def history(self) -> tuple[Report, ...]:
         """Return the reports of all finished epochs, oldest first."""
@@ -186,7 +198,11 @@ class View:
 
     def status(self) -> Status:
         """Return age and lag of the last epoch, table sizes, unfinished work and quarantined rows; runs no query."""
-        return replace(status_with_metrics(self.store, self._base), quarantined=self._resolved.quarantined())
+        status = replace(status_with_metrics(self.store, self._base), quarantined=self._resolved.quarantined())
+        if status.epoch is None:
+            return status
+        address = self.address
+        return replace(status, path=address.path, reader_features=address.reader_features)
 
     def maintain(self, retention_hours: float = WEEK_HOURS, progress: Progress | None = None) -> Upkeep:
         """Compact tables and landed sources; remove files that no view and no version of the last `hours` needs.
@@ -216,6 +232,9 @@ class View:
             publish=self.publish,
             on_change=self.on_change,
             on_lost=self.on_lost,
+            comment=self.plain_options.comment,
+            table_properties=dict(self.plain_options.properties),
+            cluster_by=self.plain_options.cluster_by,
         )
         create_branch(self.store, branch.store, self._resolved.inputs)
         return branch
@@ -252,6 +271,8 @@ class View:
             lake=warehouse.lake,
             tuning=warehouse.tuning,
             publish_as=self.publish_as,
+            publish=self.publish,
+            plain_options=self.plain_options,
         )
 
     @property

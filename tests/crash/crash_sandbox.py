@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from deltafold.algebra.plain_options import Publish
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Files, Policy, View, Warehouse, iterate, nearest
 from deltafold.lake.delta_table import DELTA
@@ -62,7 +63,7 @@ class Kind:
     """A way to maintain a view.
 
     query: SQL, or a function of the source; tuning: of its warehouse; below: the query of the view `low` it reads;
-    published: as a SQL view.
+    published: as a SQL view; publish: as of `Warehouse.view`.
     """
 
     query: str | Callable[[DataFrame], DataFrame]
@@ -70,6 +71,7 @@ class Kind:
     tuning: Tuning = field(default_factory=Tuning)
     below: str = ""
     published: bool = False
+    publish: Publish = "auto"
 
 
 KINDS = {
@@ -88,6 +90,7 @@ KINDS = {
     "by definition": Kind(GROUPED, "definition"),
     "view over a view": Kind(ABOVE, below="select k, q, sum(v) s from orders group by k, q"),
     "published": Kind(GROUPED, published=True),
+    "plain": Kind("select k, v * 2 w from orders where q = 1", publish="plain"),
 }
 
 
@@ -118,9 +121,8 @@ class CrashSandbox:
         kind = KINDS[self.kind]
         if kind.below:
             warehouse.source("low", warehouse.view("low", kind.below))
-        return warehouse.view(
-            "v", query or kind.query, kind.policy, publish_as=self.sql_view if kind.published else None
-        )
+        publish_as = self.sql_view if kind.published else None
+        return warehouse.view("v", query or kind.query, kind.policy, kind.publish, publish_as=publish_as)
 
     @property
     def sql_view(self) -> str:

@@ -23,6 +23,7 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
     ("view over a view", "branch", ("after Folder.move_to", 1)),
     ("bag", "first load", ("before PointerFile.write", 1)),
+    ("plain", "change", ("after MemoryLog.advance", 2)),  # the plain table is written, readers are not pointed to it
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),
 )
 ON_DELTA: tuple[Crash, ...] = (
@@ -32,6 +33,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("two nested states", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
     ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
+    ("plain", "first load", ("before DeltaTable.publish", 1)),
     ("published", "rebuild", ("after SqlView.write", 2)),
     ("published", "drop", ("after SqlView.drop", 1)),
 )

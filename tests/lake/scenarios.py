@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from deltafold.algebra.errors import SourceError
+from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET, WEIGHT
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.memory.table import MemoryLake, MemoryTable
@@ -96,6 +97,10 @@ def own_writes(at: Scenario) -> None:
     at.do("restore", lambda t: t.restore(1))
     at.do("append of an epoch that was taken back", lambda t: t.append(first, mark(13), BUCKET))
     at.do("append after it", lambda t: t.append(first, mark(18), BUCKET))
+    at.do("publish", lambda t: t.publish(at.rows((0, 1, 1), (0, 1, 1)), PlainOptions(), "{}"), "plain")
+    at.do("publish other rows", lambda t: t.publish(at.rows((1, 2, 2)), PlainOptions(), "{}"), "plain")
+    at.do("publish the same", lambda t: t.publish(at.rows((1, 2, 2)), PlainOptions(), "{}"), "plain")
+    at.note("features", [at.table(name).reader_features() for name in ("t", "plain")])
     at.do("clone", lambda t: t.clone(at.table(), 0), "clone")
     at.do("append to the clone", lambda t: t.append(first, mark(1), BUCKET), "clone")
 

@@ -1,4 +1,4 @@
-"""The folders of a warehouse are for their owner, whoever makes them first: a lock, a journal, or Delta."""
+"""What others may not read is for its owner, whoever makes it first: a lock, a journal, or Delta (D-206)."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_the_demo_and_dagster_keep_rows_to_their_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_warehouse_is_its_owners(spark: SparkSession, tmp_path: Path) -> None:
-    """Protects from a first folder that Hadoop makes, for all to enter; below a closed one nobody gets anywhere."""
+def test_a_warehouse_shows_answers_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Protects from rows of sources that all may read, and from answers that nobody else can."""
     (tmp_path / "drop").mkdir()
     (tmp_path / "drop" / "a.csv").write_text("id\n1\n")
     one, other = (Warehouse(spark, tmp_path / name / "wh") for name in ("one", "other"))
@@ -88,8 +88,11 @@ def test_a_warehouse_is_its_owners(spark: SparkSession, tmp_path: Path) -> None:
     view = one.view("v", "SELECT id, count(*) n FROM s GROUP BY id")
     view.refresh()
     view.branch("w", other)
-    folders = [tmp_path / name / place for name in ("one", "other") for place in ("", "wh", "wh/views")]
-    folders += [
-        tmp_path / "one" / "wh" / place for place in ("landed/s", "views/v", "views/v/journal", "views/v/readers")
+    shared = [tmp_path / name / place for name in ("one", "other") for place in ("", "wh", "wh/views")]
+    shared += [tmp_path / "one" / "wh" / place for place in ("views/v", "views/v/answer")]
+    private = [
+        tmp_path / "one" / "wh" / place
+        for place in ("landed/s", "sources", "quarantine", "views/v/journal", "views/v/readers")
     ]
-    assert {str(folder): mode(folder) for folder in folders} == dict.fromkeys(map(str, folders), 0o700)
+    wanted = dict.fromkeys(map(str, shared), 0o755) | dict.fromkeys(map(str, private), 0o700)
+    assert {str(folder): mode(folder) for folder in (*shared, *private)} == wanted

@@ -69,6 +69,7 @@ class Tuning:
     range_slices, range_intervals: the number of slices of a key's range, and the most intervals of them in a
     condition.
     rewrite_files, rewrite_bytes: a state or a view of up to this size is rewritten, not merged.
+    plain_bytes: an answer of less than this size is published as a plain table too, which each refresh rewrites.
     rewrite_touched_bytes: the touched buckets of a larger state are rewritten by one task up to this size.
     local_bytes: a change that reads at most this number of bytes is computed by one task.
     local_rows: a result of at most this number of rows is kept in the driver.
@@ -108,6 +109,7 @@ class Tuning:
     range_intervals: int = 16
     rewrite_files: int = 4
     rewrite_bytes: int = 4 * MB
+    plain_bytes: int = 4 * MB
     rewrite_touched_bytes: int = 16 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000

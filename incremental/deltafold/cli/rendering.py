@@ -140,7 +140,18 @@ def _describe(name: str, pipeline: Pipeline | Exception) -> tuple[str, ...]:
 def render_status(rows: Iterable[Mapping[str, Any]]) -> str:
     """Render one row per pipeline, from the facts of `deltafold status --json`."""
     sizes = ("state size", "view size")
-    headers = ("pipeline", "state", "epoch", "last refresh", "age", "behind", "quarantine", *sizes, "problem")
+    headers = (
+        "pipeline",
+        "state",
+        "epoch",
+        "last refresh",
+        "age",
+        "behind",
+        "quarantine",
+        *sizes,
+        "readers",
+        "problem",
+    )
     return table(headers, map(_status_row, rows))
 
 
@@ -168,8 +179,14 @@ def _status_row(row: Mapping[str, Any]) -> tuple[object, ...]:
         "; ".join(quarantines) or "-",
         size(sizes.get("state")),
         size(sizes.get("view")) if sizes.get("view") or not sizes else "in the state",
+        readers(row.get("reader_features")),
         row.get("problem", "-"),
     )
+
+
+def readers(features: Sequence[str] | None) -> str:
+    """Render which readers can read an answer: any, or those that support some features of Delta."""
+    return "-" if features is None else f"with {', '.join(features)}" if features else "any"
 
 
 def size(facts: Mapping[str, int] | None) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from deltafold.algebra.alignment import Equality
 from deltafold.algebra.constraints import Constraint
 from deltafold.algebra.errors import Refusal
+from deltafold.algebra.plain_options import Publish
 from deltafold.algebra.plan import Column, Plan
 from deltafold.algebra.program import NodeRule, Program, Publication, Stage, State
 
 Outputs = tuple[tuple[Column, str], ...]
 """The plan's column and the user's name of each answer column."""
-Publish = Literal["auto", "table"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ that the change feeds of other tools see nothing) and keeps the marks of epochs.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import time
@@ -21,8 +22,9 @@ from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.local_path import is_uri
+from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET
-from deltafold.algebra.sqltext import quoted
+from deltafold.algebra.sqltext import literal, quoted
 from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
 from deltafold.lake.log.actions import to_java
 from deltafold.lake.log.commit_log import commit_id, commits_between, first_removal
@@ -63,6 +65,8 @@ WHOLE_BYTES = 64 << 20  # a smaller table is read whole: finding the files to sk
 NAME_MAPPING = ("delta.columnMapping.mode", "name")
 CHECKPOINTS = {"delta.checkpointInterval": "50"}  # one takes longer than a small refresh, and commits have checksums
 NEW_TABLE = {"delta.enableDeletionVectors": "true", **CHECKPOINTS}
+PLAIN_TABLE = {"delta.enableDeletionVectors": "false"}
+FORM = "deltafold.form"  # a digest of all that a plain table was created with
 STATIC = {"partitionOverwriteMode": "static"}  # a session may ask that partitions that get no row keep theirs
 
 
@@ -250,6 +254,37 @@ class DeltaTable:
         metrics = tables.DeltaTable.forPath(self.spark, self.path).history(1).select("operationMetrics").first()
         return int(metrics[0].get("numOutputRows", 0)) if metrics is not None else 0
 
+    def publish(self, rows: DataFrame, options: PlainOptions, metadata: str) -> None:
+        """Make rows all that the table has, and their columns its schema; creates it if there is none."""
+        # what once needed a mapping keeps it: Delta does not take its feature from a table
+        mapped = needs_mapping(rows.columns) or (self.version() is not None and self.is_mapped())
+        form = form_digest(rows.schema, options, mapped=mapped)
+        if self.version() is not None and self._property(FORM) == form:
+            self.replace_where(rows, ALL, metadata, None)
+            return
+        mapping = {NAME_MAPPING[0]: NAME_MAPPING[1] if mapped else "none"}
+        properties = {**PLAIN_TABLE, **CHECKPOINTS, **mapping, **dict(options.properties), FORM: form}
+        clauses = [f"delta.{quoted(self.path)} USING delta"]
+        if options.cluster_by:
+            clauses.append(f"CLUSTER BY ({', '.join(map(quoted, options.cluster_by))})")
+        if options.comment:
+            clauses.append(f"COMMENT {literal(options.comment)}")
+        clauses.append(f"TBLPROPERTIES ({', '.join(f'{literal(k)} = {literal(v)}' for k, v in properties.items())})")
+        text = " ".join(clauses).replace("{", "{{").replace("}", "}}")  # Spark formats it with the rows
+        cast(Any, self.spark).sql(f"CREATE OR REPLACE TABLE {text} AS SELECT * FROM {{rows}}", rows=rows)
+
+    def reader_features(self) -> tuple[str, ...]:
+        """Return the features of Delta that a reader of the latest version has to support, in order."""
+        protocol = self._latest().protocol()
+        named = catalyst.option(protocol.readerFeatures())
+        if named is None:
+            return ("columnMapping",) if int(protocol.minReaderVersion()) > 1 else ()
+        return tuple(sorted(map(str, catalyst.sequence(named.toSeq()))))
+
+    def _property(self, name: str) -> str | None:
+        value = catalyst.option(self._latest().metadata().configuration().get(name))
+        return None if value is None else str(value)
+
     def in_partitions(self, version: int, condition: str) -> DataFrame:
         """Return the rows of the partitions that fulfil a condition, by the files that the checksum lists if it can."""
         snapshot = self._snapshot_at(version)
@@ -414,6 +449,12 @@ class DeltaTable:
         delta = catalyst.sql(self.spark).delta
         millis = delta.DeltaLog.tombstoneRetentionMillis(self._latest().metadata())
         return float(millis) / 1000 / HOUR - MARGIN_HOURS
+
+
+def form_digest(schema: StructType, options: PlainOptions, *, mapped: bool) -> str:
+    """Return a digest of the columns and options of a plain table."""
+    text = repr((schema.simpleString(), options.digest, mapped))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ PRIVATE = 0o700
 
 
 def make_private(folder: Place) -> None:
-    """Create a folder, and its missing parents, that only this user may enter (D-062); the umask may restrict it.
+    """Create a folder, and its missing parents, that only this user may enter (D-206); the umask may restrict it.
 
     A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
     purpose, is open to the users of that folder. A store has no folders without objects, and rights of its own.
@@ -36,6 +36,12 @@ def make_private(folder: Place) -> None:
     for place in (*reversed([parent for parent in folder.parents if not parent.exists()]), folder):
         above = place.parent.stat().st_mode
         place.mkdir(mode=above & 0o777 if above & stat.S_ISGID else PRIVATE, exist_ok=True)
+
+
+def make_shared(folder: Place) -> None:
+    """Create a folder, and its missing parents, that others may enter as far as the umask allows (D-206)."""
+    if not isinstance(folder, RemotePath):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_durably(path: Place, text: str, *, keep: bool = False) -> None:
@@ -76,13 +82,14 @@ class Folder:
 
 
 @contextmanager
-def lock(folder: Place, what: str, work: str, timeout: float) -> Generator[None]:
+def lock(folder: Place, what: str, work: str, timeout: float, *, private: bool = False) -> Generator[None]:
     """Let one process at a time work in a folder; the operating system frees the lock of a process that died.
 
-    At a URI it is a lease, which ends by itself.
+    At a URI it is a lease, which ends by itself. A folder that is missing is created.
 
-    what, work: words for the error, such as `view totals`, `refreshed`; timeout: seconds to wait. Raises BusyError
-    after that, and StorageError if files cannot be written, also by the work within the block.
+    what, work: words for the error, such as `view totals`, `refreshed`; timeout: seconds to wait; private: others may
+    not enter the folder, nor the one that it is in. Raises BusyError after that time, and StorageError if files cannot
+    be written, also by the work within the block.
     """
     if isinstance(folder, RemotePath):
         with storage_errors(folder), hold_lease(folder, what, work, timeout):
@@ -90,8 +97,12 @@ def lock(folder: Place, what: str, work: str, timeout: float) -> Generator[None]
         return
     owner = folder / ".owner"
     with storage_errors(folder):
-        make_private(folder)
-        held = FileLock(folder / ".lock")
+        if private:
+            make_shared(folder.parents[1])
+            make_private(folder)
+        make_shared(folder)
+        team = folder.stat().st_mode & stat.S_ISGID
+        held = FileLock(folder / ".lock", mode=0o660 if team else 0o600)  # who can open it can keep it
         try:
             held.acquire(timeout=timeout)
         except Timeout as error:

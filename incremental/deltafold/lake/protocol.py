@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import LostSourceError
+from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.tuning import Tuning
 from deltafold.lake.files import Commit, File, Identity
 
@@ -206,6 +207,17 @@ class Table(VersionedTable, Protocol):
         Creates the table if there is none; the condition `true` replaces all rows, and with `reshape` the columns and
         how it is partitioned.
         """
+        ...
+
+    def publish(self, rows: DataFrame, options: PlainOptions, metadata: str) -> None:
+        """Make rows all that the table has, and their columns its schema, in one commit; creates it if there is none.
+
+        It has no partitions and no deletion vectors, and a name mapping only where a column's name needs one.
+        """
+        ...
+
+    def reader_features(self) -> tuple[str, ...]:
+        """Return the features of Delta that a reader of the latest version has to support, in order."""
         ...
 
     def in_partitions(self, version: int, condition: str) -> DataFrame:

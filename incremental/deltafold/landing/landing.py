@@ -133,7 +133,7 @@ class FileLander:
 
     def _replace_changed(self, partitions: Sequence[str] | None, *, replay: bool) -> Landing:
         start = time.monotonic()
-        source_lock = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds)
+        source_lock = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds, private=True)
         with source_lock, self._input.open(), explain_read_errors(self.name):
             if isinstance(self.folder, Path) and list_readings(self.folder):
                 raise SourceError(

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from deltafold.algebra.errors import DeltafoldError, StateError
 from deltafold.algebra.results.notes import Branched
 from deltafold.algebra.results.report import BRANCHED
-from deltafold.lake.durable import Folder, lock, make_private
+from deltafold.lake.durable import Folder, lock, make_shared
 from deltafold.lake.remote.remote_path import Place, RemotePath
 from deltafold.operations.metrics import metrics_of
 from deltafold.refresh.sources.upstream import Inputs
@@ -31,7 +31,7 @@ from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Finished
 from deltafold.store.journal import Journal
-from deltafold.store.snapshot import LastAnswer
+from deltafold.store.snapshot import LastAnswer, answer_table
 from deltafold.store.view_store import Store
 from deltafold.telemetry import now
 
@@ -87,7 +87,7 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     _check_free(target)
     with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
         entry = LastAnswer(store).entry
-        make_private(target.folder.parent)
+        make_shared(target.folder.parent)
         folder = target.folder.parent.resolve() / target.folder.name
         written = entry.after.items()
         versions = {f"g{entry.intent.generation}/{name}": version for name, version in written if version is not None}
@@ -178,6 +178,7 @@ def _clone_tables(store: Store, scratch: Store, entry: Finished) -> None:
     """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
     Folder(scratch.folder).remove()
     after = dict[str, int | None]()
+    scratch.create_folders(1, entry.after, answer_table(store.view, entry))
     try:
         for name, version in entry.after.items():
             table = scratch.table(1, name)

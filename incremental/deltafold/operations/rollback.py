@@ -175,6 +175,7 @@ class Rollback:
         cost = epoch.measure.cost
         rearranges = intent.buckets != entry.intent.buckets
         journal.begin(Copying(intent) if rearranges else Begun(intent))
+        self._store.create_folders(intent.generation, strategy.tables, strategy.tables[-1])
         number, generation = entry.intent.epoch, entry.intent.generation
         if rearranges:
             verdict = REBUCKETED

@@ -34,6 +34,7 @@ from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.history import AnswerPin, Finished, as_complete
 from deltafold.store.journal import never_refreshed, refresh_first
+from deltafold.store.plain_answer import PLAIN, PlainAnswer
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work, now, seconds_since
 
@@ -61,6 +62,12 @@ class _UpkeepRun:
             table = self.store.table(generation, name)
             done = self._compact(table, self.strategy.storage_of(name, 1).sorted_by)
             tables[name] = self._vacuum(table, done, [need for need in needs if need.table == f"g{generation}/{name}"])
+        plain = PlainAnswer(self.store).table
+        if plain.version() is not None:
+            self._show_progress(PLAIN)
+            files = plain.size()[0]
+            done = _table_upkeep("as it was", partitions=0, files=(files, files))
+            tables[PLAIN] = self._vacuum(plain, done, ())
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
             if not isinstance(pin, AnswerPin) and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
@@ -116,6 +123,7 @@ class _UpkeepRun:
             f"source {name}",
             "landed or maintained",
             self.store.tuning.landing_lock_seconds,
+            private=True,
         ):
             files = table.size()[0]
             column = table.partition

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltafold.algebra.errors import QueryError, UsageError
 from deltafold.algebra.program import WEIGHT
+from deltafold.algebra.results.formats import format_count
 from deltafold.algebra.results.report import MeasuredPoint, Verification
 from deltafold.algebra.sqltext import quoted, simple_types
 from deltafold.dataflow.pruning.rewind import is_exact
@@ -208,6 +209,18 @@ def verify(
     with log_work("verification", {"view": intent.view, "epoch": intent.epoch}) as work:
         work.result = verification = _compare_answers(intent, versions, expected, actual, sample, points)
     return verification
+
+
+def verify_plain(verified: Verification, answer: DataFrame, plain: DataFrame, sample: Sample | None) -> Verification:
+    """Compare the plain table with the answer that was verified; somebody else may have written to it."""
+    if sample is not None:
+        answer, plain = sample.of(answer), sample.of(plain)
+    found = count_differences(answer, plain, SHOWN_ROWS)
+    if not found.missing and not found.extra:
+        return verified
+    differs = f"{format_count(found.missing, 'row')} missing, {found.extra:,} extra"
+    sentence = f"{verified.sentence}, but the plain table differs from it: {differs}. The next refresh writes it again"
+    return replace(verified, ok=False, missing=found.missing, extra=found.extra, sample=found.sample, sentence=sentence)
 
 
 def _compare_answers(

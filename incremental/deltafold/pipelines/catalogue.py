@@ -258,8 +258,11 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
             warehouse.source(name, open(below, spark, opened)[1] if below else declare(source))
         for name, monoid in pipeline.declaration.monoids.items():
             warehouse.monoid(name, **monoid.model_dump())
-        declared = {"policy", "publish", "publish_as", "on_change", "on_lost"}
-        options: Any = pipeline.declaration.model_dump(include=declared)
+        declared = {"policy", "publish", "publish_as", "on_change", "on_lost", "table_properties", "cluster_by"}
+        options: Any = {
+            **pipeline.declaration.model_dump(include=declared),
+            "comment": pipeline.declaration.description,
+        }
         opened[pipeline.name] = warehouse, warehouse.view(pipeline.name, queries.runnable(pipeline.query), **options)
     return opened[pipeline.name]
 

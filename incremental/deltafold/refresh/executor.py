@@ -101,6 +101,9 @@ class Executor:
                 check_constraints(whole, plan.strategy.constraints)
             self.store.journal.record(self.mode_policy.current.recipe)
             self.store.journal.begin(Begun(intent))
+            if epoch.initial:
+                tables = plan.strategy.tables
+                self.store.create_folders(intent.generation, tables, tables[-1])
             return epoch, plan.strategy.run(epoch)
 
     def _find_shared(self, sources: Mapping[str, VersionedTable]) -> dict[str, SharedChange]:

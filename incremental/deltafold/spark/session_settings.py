@@ -134,7 +134,15 @@ def _laptop_settings() -> dict[str, str]:
         "spark.buffer.pageSize": str((4 << 20) - ARRAY_HEADER),
         # the number of tasks of Delta's VACUUM, even of an empty folder; default: 10,000
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+        **_umask_settings(),
     }
+
+
+def _umask_settings() -> dict[str, str]:
+    """Return the setting by which Hadoop, which has a umask of its own, uses this process's where that is another."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return {} if umask == 0o022 else {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
 
 
 def _java_options(own: str, *, brief: bool) -> str:

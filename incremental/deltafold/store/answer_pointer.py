@@ -1,5 +1,7 @@
 """Point readers to the table with a view's current answer: a file beside the generations, and a SQL view (D-057).
 
+The table is the plain one (plain_answer.py) where there is one, else the maintained one.
+
 When an epoch makes another table the current one, both are written after it is finished, the file first; after a crash,
 the next refresh or `maintain` writes them before anything else. The name of the SQL view is in the file before the SQL
 view exists, so that it can be dropped when the view is dropped or published under another name.
@@ -18,6 +20,7 @@ from deltafold.lake.durable import write_durably
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from deltafold.store.journal import Journal, never_refreshed
+from deltafold.store.plain_answer import PlainAnswer
 from deltafold.store.snapshot import answer_table
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work, now
@@ -53,6 +56,7 @@ class AnswerPointer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._file = PointerFile(store.folder)
+        self._plain = PlainAnswer(store)
         self._sql_query: str | None = None  # the query of our SQL view, None if there is none
 
     def begin(self) -> None:
@@ -73,11 +77,13 @@ class AnswerPointer:
         if before is not None and before.publish_as and not is_same_name(before.publish_as, address.publish_as):
             self._drop_sql_view(before.publish_as)
             self._sql_query = self._read_query(address.publish_as) if address.publish_as else None
+        address = self._plain.publish(address, before)
         if before != address:
-            same_table = before is not None and before.path == address.path
-            self._file.write(replace(address, since=before.since if before is not None and same_table else now()))
+            since = before.since if before is not None and _is_same_table(before, address) else now()
+            self._file.write(replace(address, since=since))
         if address.publish_as:
             self._write_sql_view(address, address.publish_as)
+        self._plain.retire(address)
 
     def drop_sql_views(self) -> None:
         """Drop the SQL views of a view that is being dropped; raises CatalogError."""
@@ -157,7 +163,16 @@ def find_address(folder: Place, view: str, publish_as: str | None = None) -> Add
             raise never_refreshed(view)
         raise StateError(f"view {view}: its journal has lost the columns of the answer. Refresh it to restore them.")
     written = PointerFile(folder).read()
-    return replace(address, since=written.since) if written is not None and written.path == address.path else address
+    if written is None:
+        return address
+    if written.is_epoch_of(address):
+        return address.published_as(written)
+    return replace(address, since=written.since) if _is_same_table(written, address) else address
+
+
+def _is_same_table(one: Address, other: Address) -> bool:
+    """Return whether two addresses are of one table; the plain one has answers of several generations."""
+    return (one.path, one.generation) == (other.path, other.generation)
 
 
 def _current_address(folder: Place, view: str, publish_as: str | None = None) -> Address | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from deltafold.algebra.errors import QueryError
@@ -21,7 +21,9 @@ class Address(Json):
     path: absolute; table: the same path, relative to the view's folder; version: the Delta version after the epoch,
     whose files `maintain` keeps (None in journals of early releases); columns: names and types of the answer, which
     readers select, since the table may have reserved columns beside them; finished: when the epoch was; publish_as:
-    the SQL view that shows the same table; since: when the pointer file began to name this table.
+    the SQL view that shows the same table; since: when the pointer file began to name this table. plain: whether it is
+    the plain table, which has no other columns; reader_features: Delta's features that a reader of the table has to
+    support, None where readers are not pointed to it yet; publication: what was declared of it.
     """
 
     view: str
@@ -34,11 +36,34 @@ class Address(Json):
     finished: str
     publish_as: str | None = None
     since: str = field(default="", compare=False)
+    plain: bool = False
+    reader_features: tuple[str, ...] | None = None
+    publication: str = ""
 
     def __post_init__(self) -> None:
         stored = cast("Iterable[Any]", self.columns)  # JSON has dictionaries
         columns = tuple(c if isinstance(c, Column) else Column(c["name"], c["type"]) for c in stored)
         object.__setattr__(self, "columns", columns)
+        if self.reader_features is not None:
+            object.__setattr__(self, "reader_features", tuple(self.reader_features))
+
+    def is_epoch_of(self, other: Address) -> bool:
+        """Return whether both are of the same epoch."""
+        return (self.generation, self.epoch) == (other.generation, other.epoch)
+
+    def published_as(self, pointed: Address) -> Address:
+        """Return this address of a maintained answer as readers are pointed to the same epoch, wherever it is now."""
+        place = self.path.removesuffix(self.table)
+        return replace(
+            self,
+            path=f"{place}{pointed.table}",
+            table=pointed.table,
+            version=pointed.version,
+            since=pointed.since,
+            plain=pointed.plain,
+            reader_features=pointed.reader_features,
+            publication=pointed.publication,
+        )
 
 
 class SqlNames:

@@ -76,7 +76,8 @@ class Status(Json):
 
     epoch, generation, verdict, finished: of the last finished epoch; age: seconds since then; lag: by base source;
     tables: by name, the one with the answer last; unfinished: an interrupted epoch; quarantined: by landed source, the
-    number of its rows in quarantine, if any; problems: by base source whose table cannot be found, why.
+    number of its rows in quarantine, if any; problems: by base source whose table cannot be found, why; path,
+    reader_features: of the table with the answer, and the features of Delta that a reader of it has to support.
     """
 
     view: str
@@ -90,6 +91,8 @@ class Status(Json):
     unfinished: int | None = None
     quarantined: dict[str, int] = field(default_factory=dict[str, int])
     problems: dict[str, str] = field(default_factory=dict[str, str])
+    path: str | None = None
+    reader_features: tuple[str, ...] | None = None
 
     @property
     def current(self) -> bool:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltafold.algebra.errors import SourceError
+from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.sqltext import quoted, unquote
 from deltafold.lake.files import Commit, File, Identity, needs_mapping
 from deltafold.lake.memory.log import Form, MemoryLog, Rows, Version
@@ -246,6 +247,16 @@ class MemoryTable:
         self._commit(added, removed)
         return rows_in_files([file for file in added if not file.identity[1]])  # rewritten ones too, as Delta counts
 
+    def publish(self, rows: DataFrame, options: PlainOptions, metadata: str) -> None:
+        """Make rows all that the table has, and their columns its schema; the options are not kept."""
+        self.write(rows, "overwrite", None, reshape=True, mapped=needs_mapping(rows.columns), vectors=False)
+
+    def reader_features(self) -> tuple[str, ...]:
+        """Return the features that a reader of the latest version has to support."""
+        form = self.latest.form
+        features = {"columnMapping": form.mapped, "deletionVectors": form.vectors}
+        return tuple(name for name, needed in features.items() if needed)
+
     def in_partitions(self, version: int, condition: str) -> DataFrame:
         """Return the rows of the partitions that fulfil a condition."""
         return self.at(version).where(condition)
@@ -303,7 +314,8 @@ class MemoryTable:
                 frame, Form(schema=StructType(), like=None, partition=partition, vectors=vectors, mapped=mapped)
             )
         elif reshape:
-            form = self._form(frame, replace(head.form, partition=partition))
+            mapped = mapped or head.form.mapped
+            form = self._form(frame, replace(head.form, partition=partition, mapped=mapped))
         else:
             form = head.form
             enforce(form, frame, partition)

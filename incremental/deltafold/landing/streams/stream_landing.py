@@ -95,7 +95,7 @@ class StreamLander:
 
     def _land(self, *, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds):
+        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds, private=True):
             reading, last = (self._begin(), 0) if replay else self._position()
             counts, is_new = self._land_arrivals(reading, last)
             quarantined = self.quarantine.size()

@@ -34,7 +34,8 @@
     datasets: datasets/*.sql                       optional, instead of query.sql: each file is a dataset, which may
                                                    read the others; see docs/pipelines.md for their options
     policy: incremental                            or auto (recompute where needed or quicker), or definition
-    publish: auto                                  or table
+    publish: auto                                  or plain, fast, table: see docs/readers.md
+    table_properties: {team: sales}                optional, as is `cluster_by: [day]`: of the plain table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, if the query or a column it reads changed
     on_lost: refuse                                or rebuild, if a source lost what the last epoch read
@@ -76,6 +77,7 @@ from pydantic import (
     model_validator,
 )
 
+from deltafold.algebra.plain_options import Publish
 from deltafold.pipelines.declaration import cron
 from deltafold.pipelines.declaration.sources import Columns, Source, check_references
 from deltafold.pipelines.declaration.values import (
@@ -247,7 +249,9 @@ class Declaration(ProgramPart):
     partitions: Partitions | None = None
     datasets: Annotated[DatasetsPart, BeforeValidator(_as_files)] | None = None
     policy: ViewPolicy = "incremental"
-    publish: Literal["auto", "table"] = "auto"
+    publish: Publish = "auto"
+    table_properties: dict[str, str] = Field(default={})
+    cluster_by: list[str] = Field(default=[])
     publish_as: SqlName | None = None
     on_change: Literal["refuse", "rebuild"] = "refuse"
     on_lost: Literal["refuse", "rebuild"] = "refuse"
