@@ -6,10 +6,11 @@ The records go to Python's logger `deltafold`, which is silent unless DELTAFOLD_
     {"event": "refresh finished", "time": "2024-05-03T06:00:00Z", "work": "3f2a…", "view": "totals", "epoch": 3, …}
 
 A record's message is the event; its fields are in `record.fields`. Each piece of work logs `begun` and then `finished`
-or `failed`: refresh, rollback, rebucket, upkeep, landing, verification, the publication of a SQL view (`publish`), and
-within a refresh every epoch, also those of upstream views. `source lost` is logged when a view is rebuilt because a
-source lost rows that the last epoch read. All events of one piece of work have the same id in `work`. No field contains
-a row, a value of a row, or a setting: an error is logged as `DeltafoldError.logged`, any other exception by its class.
+or `failed`: refresh, rollback, rebucket, upkeep, landing, verification, the publication of a SQL view or of a plain
+table (`publish`), and within a refresh every epoch, also those of upstream views. `source lost` is logged when a view
+is rebuilt because a source lost rows that the last epoch read. All events of one piece of work have the same id in
+`work`. No field contains a row, a value of a row, or a setting: an error is logged as `DeltafoldError.logged`, another
+exception by its class.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from deltafold.spark.java_errors import explain_errors
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.store.answer_pointer import find_address
 from deltafold.store.history import Finished, base_versions
+from deltafold.store.plain_answer import PLAIN
 from deltafold.store.snapshot import LastAnswer, status_of
 from deltafold.store.view_store import Store
 
@@ -181,14 +182,16 @@ class View:
         with explain_errors(sources, moving=False, work="verification"):
             answer = self._answer_rows(resolved, entry, rows)
             verified = verify(intent, versions, expected, answer, sample, points.measured)
-            return verified if not verified.ok else self._verify_plain(verified, answer, sample)
+            return self._verify_plain(verified, entry, answer, sample) if verified.ok else verified
 
-    def _verify_plain(self, verified: Verification, answer: DataFrame, sample: Sample | None) -> Verification:
-        """Compare the plain table with the verified answer, if there is one and no refresh has written it since."""
-        address = self.address
-        table = self.store.table_at(address.table)
+    def _verify_plain(
+        self, verified: Verification, entry: Finished, answer: DataFrame, sample: Sample | None
+    ) -> Verification:
+        """Compare the plain table, if there is one, with the answer of an epoch that was verified."""
+        table = self.store.table_at(PLAIN)
         version = table.version()
-        if not address.plain or version is None or not address.is_epoch_of(self.address):
+        address = self.address  # after the version, which a later epoch that is finished may have written
+        if not address.plain or version is None or not address.is_of(entry.intent.generation, entry.intent.epoch):
             return verified
         return verify_plain(verified, answer, table.scan(version), sample)
 

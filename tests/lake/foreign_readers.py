@@ -53,7 +53,7 @@ def frozen(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()  # numpy's
     if isinstance(value, datetime.datetime):
-        value = getattr(value, "to_pydatetime", lambda: value)()  # pandas'
+        value = getattr(value, "to_pydatetime", lambda: value)()  # pandas' own
         return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, dict):
         if set(value) == {"key", "value"}:

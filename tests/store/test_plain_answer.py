@@ -24,16 +24,16 @@ BAG = "select k, v * 2 w from t where v > 0"  # its own table has copy numbers
 SCHEMA = "k int, v int"
 
 
+def folder_of(view: View) -> Path:
+    return Path(str(view.folder))
+
+
 def published(view: View) -> Counter[tuple[object, ...]]:
     """The rows of the table that readers are pointed to, with all of its columns."""
     table = view.warehouse.lake.table(view.warehouse.spark, view.address.path)
     rows = table.at(table.version() or 0)
     assert rows.columns == [column.name for column in view.columns]
     return Counter(tuple(row) for row in rows.collect())
-
-
-def folder_of(view: View) -> Path:
-    return Path(str(view.folder))
 
 
 def is_published(view: View) -> None:
@@ -151,7 +151,7 @@ def test_options_that_cannot_be_are_refused(sandbox: Sandbox, options: dict[str,
 
 def actions(view: View, kind: str) -> list[dict[str, object]]:
     """The actions of a kind in the log of the plain table, the oldest first."""
-    log = sorted((view.folder / PLAIN / "_delta_log").glob("*.json"))
+    log = sorted((folder_of(view) / PLAIN / "_delta_log").glob("*.json"))
     lines = (json.loads(line) for file in log for line in file.read_text().splitlines())
     return [line[kind] for line in lines if kind in line]
 
@@ -214,8 +214,7 @@ def test_others_may_read_answers_and_nothing_else(spark: SparkSession, tmp_path:
     warehouse.land("s")
     view = warehouse.view("v", "SELECT max(n) m FROM (SELECT id, count(*) n FROM s GROUP BY id)")
     view.refresh()
-    top = folder_of(view).relative_to(tmp_path / "wh")
-    own = top / PLAIN
+    own, top = (path.relative_to(tmp_path / "wh") for path in (folder_of(view) / PLAIN, folder_of(view)))
     for place in ("", "views", top, own, own / "_delta_log", top / "g1"):
         assert (place, mode(str(place))) == (place, 0o755)
     assert (folder_of(view) / "current.json").stat().st_mode & 0o044 == 0o044

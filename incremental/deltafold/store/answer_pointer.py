@@ -165,8 +165,8 @@ def find_address(folder: Place, view: str, publish_as: str | None = None) -> Add
     written = PointerFile(folder).read()
     if written is None:
         return address
-    if written.is_epoch_of(address):
-        return address.published_as(written)
+    if written.is_of(address.generation, address.epoch):
+        return address.follow(written)
     return replace(address, since=written.since) if _is_same_table(written, address) else address
 
 

@@ -46,8 +46,8 @@ class PlainAnswer:
         address: of the maintained answer; before: the one that readers are pointed to now.
         """
         declared = self.store.publication
-        if before is not None and before.is_epoch_of(address) and before.publication == declared:
-            pointed = address.published_as(before)
+        if before is not None and before.is_of(address.generation, address.epoch) and before.publication == declared:
+            pointed = address.follow(before)
             if not pointed.plain or self.table.version() == pointed.version:
                 return pointed
         source = self.store.table_at(address.table)
@@ -55,10 +55,9 @@ class PlainAnswer:
         if not self._is_wanted(source, before):
             return replace(address, reader_features=source.reader_features())
         table = self._write(source, address)
-        plain = replace(address, plain=True, table=PLAIN, version=table.version())
-        return replace(
-            plain, path=f"{address.path.removesuffix(address.table)}{PLAIN}", reader_features=table.reader_features()
-        )
+        features = table.reader_features()
+        plain = replace(address, table=PLAIN, version=table.version(), plain=True, reader_features=features)
+        return address.follow(plain)
 
     def retire(self, address: Address) -> None:
         """Remove the plain table if readers are pointed to another one: nobody brings it up to date any more."""

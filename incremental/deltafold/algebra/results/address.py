@@ -47,11 +47,11 @@ class Address(Json):
         if self.reader_features is not None:
             object.__setattr__(self, "reader_features", tuple(self.reader_features))
 
-    def is_epoch_of(self, other: Address) -> bool:
-        """Return whether both are of the same epoch."""
-        return (self.generation, self.epoch) == (other.generation, other.epoch)
+    def is_of(self, generation: int, epoch: int) -> bool:
+        """Return whether it is the address of this epoch's answer."""
+        return (self.generation, self.epoch) == (generation, epoch)
 
-    def published_as(self, pointed: Address) -> Address:
+    def follow(self, pointed: Address) -> Address:
         """Return this address of a maintained answer as readers are pointed to the same epoch, wherever it is now."""
         place = self.path.removesuffix(self.table)
         return replace(
