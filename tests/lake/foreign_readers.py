@@ -1,7 +1,7 @@
 """Read Delta tables with other engines, in their own environment: `python foreign_readers.py FOLDER`.
 
 A file `NAME.path` in FOLDER has the path of a table, and `NAME.arrow` the rows that it must have. Prints, as JSON, by
-table and reader: `yes`, or why not.
+table and reader: `yes`, `more columns`, `wrong` or `refuses`, and what it read or said.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -77,11 +77,15 @@ def tried(read: Callable[[str], Any], path: str, expected: pa.Table) -> str:
     try:
         names, rows = bag(read(path))
     except Exception as error:  # whatever an engine raises is its answer
-        return f"no: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    if names != wanted:
-        return f"no: columns {', '.join(names)}"
-    more, less = list((rows - counted).items())[:3], list((counted - rows).items())[:3]
-    return f"no: {more} instead of {less}" if more or less else "yes"
+        return f"refuses: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    if not set(wanted) <= set(names):
+        return f"wrong: columns {', '.join(names)}"
+    places = [names.index(name) for name in wanted]
+    shown = Counter(tuple(row[place] for place in places) for row in rows.elements())
+    more, less = list((shown - counted).items())[:3], list((counted - shown).items())[:3]
+    if more or less:
+        return f"wrong: {more} instead of {less}"
+    return "yes" if names == wanted else f"more columns: {', '.join(names)}"
 
 
 def main(folder: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_view_above_and_a_change_in_chunks(sandbox: Sandbox) -> None:
         ({"publish": "fast", "cluster_by": ["k"]}, r"view v: table_properties and cluster_by are of the plain table"),
         ({"table_properties": {"delta.enableDeletionVectors": "true"}}, r"is set by Deltafold. Leave it out"),
         ({"table_properties": {"deltafold.form": "x"}}, r"deltafold.form is set by Deltafold"),
-        ({"table_properties": {"Owner": "x"}}, r"view v: table_properties: Owner is reserved by Spark. Choose another"),
+        ({"table_properties": {"owner": "x"}}, r"owner is reserved by Spark. Choose another name"),
         ({"cluster_by": "day"}, r"view v: cluster_by: the answer has no column day. Name one that it has"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Literal
 Publish = Literal["auto", "plain", "fast", "table"]
 """Whether the answer is published as a plain table, too: while it is small, always, never; `table`: as `auto`, and the
 maintained answer is not stored in the columns of a state."""
-RESERVED_PROPERTIES = {"delta.enabledeletionvectors", "delta.columnmapping.mode"}
-RESERVED_BY_SPARK = {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider"}
-RESERVED_PREFIX = "deltafold."
+OUR_PROPERTIES = {"delta.enabledeletionvectors", "delta.columnmapping.mode"}
+OUR_PREFIX = "deltafold."
+OF_SPARK = {"comment", "external", "is_managed_location", "location", "owner", "provider"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class PlainOptions:
         if publish == "fast" and (self.properties or self.cluster_by):
             return "table_properties and cluster_by are of the plain table. Leave them out, or do not publish it fast"
         for name, _ in self.properties:
-            if name.lower() in RESERVED_PROPERTIES or name.lower().startswith(RESERVED_PREFIX):
+            if name.lower() in OUR_PROPERTIES or name.lower().startswith(OUR_PREFIX):
                 return f"table_properties: {name} is set by Deltafold. Leave it out"
-            if name.lower() in RESERVED_BY_SPARK:
+            if name.lower() in OF_SPARK:
                 return f"table_properties: {name} is reserved by Spark. Choose another name"
         return None
 
