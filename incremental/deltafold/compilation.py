@@ -131,7 +131,7 @@ class WidenedQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileKey:
-    """Everything that a compilation depends on: it is valid as long as its key is the same (D-220).
+    """Everything that a compilation depends on: it is valid as long as its key is the same (D-197).
 
     named: the declared sources that the query may read; invariant: those of them that are declared so; settings:
     Spark's, as far as the answer depends on them; schemas: of the sources that it looked up, and of no other, so that

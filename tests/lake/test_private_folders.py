@@ -1,4 +1,4 @@
-"""What others may not read is for its owner, whoever makes it first: a lock, a journal, or Delta (D-206)."""
+"""What others may not read is for its owner, whoever makes it first: a lock, a journal, or Delta (D-194)."""
 
 from __future__ import annotations
 

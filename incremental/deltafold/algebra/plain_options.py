@@ -1,4 +1,4 @@
-"""Define what a user may say of the plain table of an answer: comment, table properties, clustering (D-205)."""
+"""Define what a user may say of the plain table of an answer: comment, table properties, clustering (D-193)."""
 
 from __future__ import annotations
 

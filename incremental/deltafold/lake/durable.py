@@ -26,7 +26,7 @@ PRIVATE = 0o700
 
 
 def make_private(folder: Place) -> None:
-    """Create a folder, and its missing parents, that only this user may enter (D-206); the umask may restrict it.
+    """Create a folder, and its missing parents, that only this user may enter (D-194); the umask may restrict it.
 
     A folder that exists stays as it is. One below a folder with the setgid bit, by which users share a folder on
     purpose, is open to the users of that folder. A store has no folders without objects, and rights of its own.
@@ -39,7 +39,7 @@ def make_private(folder: Place) -> None:
 
 
 def make_shared(folder: Place) -> None:
-    """Create a folder, and its missing parents, that others may enter as far as the umask allows (D-206)."""
+    """Create a folder, and its missing parents, that others may enter as far as the umask allows (D-194)."""
     if not isinstance(folder, RemotePath):
         folder.mkdir(parents=True, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""Publish a view's answer as a plain Delta table, which any engine can read: the folder `answer` of the view (D-205).
+"""Publish a view's answer as a plain Delta table, which any engine can read: the folder `answer` of the view (D-193).
 
 The tables that a refresh maintains have columns of its own, deletion vectors and partitions by hash. The plain table
 has the columns of the answer alone, and no feature that the names and types of these do not need. It is rewritten as a
