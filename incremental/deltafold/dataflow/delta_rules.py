@@ -392,8 +392,8 @@ class InnerJoins:
         rank, empty = self._order(joined)
         changes = [None if i in empty else self._rules.change(plan) for i, plan in enumerate(joined.inputs)]
         terms = [self._term(node, joined, rank, i, change) for i, change in enumerate(changes) if change is not None]
-        found = [(node.columns, term) for term in terms if term is not None]
-        return self._lowering.union(node.columns, found) if found else None
+        summands = [(node.columns, term) for term in terms if term is not None]
+        return self._lowering.union(node.columns, summands) if summands else None
 
     def _order(self, joined: Product) -> tuple[tuple[int, ...], frozenset[int]]:
         """Return the rank of each input, and the inputs whose terms a foreign key empties in that order."""

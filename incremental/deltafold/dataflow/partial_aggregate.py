@@ -90,7 +90,7 @@ class Homomorphic:
     """h of a change, computed once, and the groups that it touches."""
 
     rows: DataFrame
-    found: TouchedGroups
+    groups: TouchedGroups
 
 
 def drop_cancelled(state: State, change: DataFrame) -> DataFrame:
@@ -144,13 +144,13 @@ def may_recompute(slot: Slot) -> str:
     return " OR ".join(f"NOT ({quoted(slot.stored_name(part))} <=> {part.zero})" for part in accumulator.watched)
 
 
-def touched_groups(found: Mapping[str, Any], most: int) -> TouchedGroups:
+def touched_groups(measures: Mapping[str, Any], most: int) -> TouchedGroups:
     """Return the touched groups from the values of their measures."""
-    named = known_partitions(found["partitions"], most)
+    named = known_partitions(measures["partitions"], most)
     return TouchedGroups(
-        groups=found["groups"],
-        rows=found["rows"],
-        buckets=tuple(sorted(found["buckets"])),
-        reached=found["reached"],
+        groups=measures["groups"],
+        rows=measures["rows"],
+        buckets=tuple(sorted(measures["buckets"])),
+        reached=measures["reached"],
         partitions=named,
     )

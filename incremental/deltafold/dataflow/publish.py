@@ -139,10 +139,10 @@ class Bag:
             partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions"),
         ]
 
-    def summarise(self, found: Mapping[str, Any]) -> BagChange:
+    def summarise(self, measures: Mapping[str, Any]) -> BagChange:
         """Return the size of a consolidated change from the values of its measures."""
-        named = known_partitions(found["partitions"], self._tuning.reported_partitions)
-        return BagChange(found["rows"], found["deleted"], tuple(sorted(found["buckets"])), named)
+        named = known_partitions(measures["partitions"], self._tuning.reported_partitions)
+        return BagChange(measures["rows"], measures["deleted"], tuple(sorted(measures["buckets"])), named)
 
     @property
     def small(self) -> bool:

@@ -23,6 +23,6 @@ def partitions(name: str | None, most: int) -> Column:
     return F.slice(F.array_sort(values), 1, most + 1)
 
 
-def known_partitions(found: Sequence[str] | None, most: int) -> tuple[str, ...] | None:
+def known_partitions(partitions: Sequence[str] | None, most: int) -> tuple[str, ...] | None:
     """Return the partitions in the aggregate's result; None if there is no partition key, or more than `most`."""
-    return None if found is None or len(found) > most else tuple(found)
+    return None if partitions is None or len(partitions) > most else tuple(partitions)

@@ -124,12 +124,12 @@ def look_up_table(spark: SparkSession, name: str) -> Lookup:
     return Lookup(location_of(name, table), table=table)
 
 
-def location_of(name: str, found: J) -> str:
+def location_of(name: str, table: J) -> str:
     """Return the folder or URI of a Delta table in a catalog; raises SourceError for anything else."""
-    kind = str(found.getClass().getName())
+    kind = str(table.getClass().getName())
     if kind == DELTA_CLASS:
-        return str(found.path()).removeprefix("file:")
-    entry = found.catalogTable() if kind.endswith(".V1Table") else None
+        return str(table.path()).removeprefix("file:")
+    entry = table.catalogTable() if kind.endswith(".V1Table") else None
     if entry is not None and str(entry.tableType().name()) == "VIEW":
         if ours := catalyst.option(entry.properties().get(VIEW_PROPERTY)):
             raise SourceError(

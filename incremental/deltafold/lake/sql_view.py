@@ -51,15 +51,15 @@ class SqlView:
         """
         try:
             rows = cast(Any, self.spark).sql(f"DESCRIBE TABLE EXTENDED {self._name} AS JSON").collect()
-            found = json.loads(rows[0]["json_metadata"])
+            described = json.loads(rows[0]["json_metadata"])
         except JavaError as error:
             if condition(error).startswith(MISSING_ERRORS):
                 return None
             if condition(error).startswith(NOT_A_VIEW):
                 return CatalogEntry(is_view=False, text="", comment="", properties={})
             raise CatalogError(f"SQL view {self.name}: {self._fault(error, 'Fix the catalog')}") from error
-        fields = found.get("view_text", ""), found.get("comment", ""), found.get("table_properties", {})
-        return CatalogEntry(found.get("type") == "VIEW", *fields)
+        fields = described.get("view_text", ""), described.get("comment", ""), described.get("table_properties", {})
+        return CatalogEntry(described.get("type") == "VIEW", *fields)
 
     def write(
         self, text: str, columns: Sequence[str], comment: str, properties: Mapping[str, str], *, replace: bool

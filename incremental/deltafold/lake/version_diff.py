@@ -150,12 +150,12 @@ def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
     """Return the names in the files of each column and nested field, by its name in the schema."""
     match data_type:
         case StructType(fields=fields):
-            found: dict[str, str] = {}
+            names: dict[str, str] = {}
             for field in fields:
                 inner = f"{path}.{field.name}"
-                found[inner] = physical_name(field)
-                found |= physical_names(field.dataType, inner)
-            return found
+                names[inner] = physical_name(field)
+                names |= physical_names(field.dataType, inner)
+            return names
         case ArrayType(elementType=element):
             return physical_names(element, f"{path}[]")
         case MapType(keyType=key, valueType=value):

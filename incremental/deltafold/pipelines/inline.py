@@ -37,12 +37,12 @@ def declare_pipeline(
     where = f"maintained view `{name}`"
     present = {key: value for key, value in options.items() if value is not None}
     declaration = parsing.check_declaration(where, present, folder, os.environ)
-    found = _find_query(query, tuple(declaration.sources), folder)
+    query_file = _find_query(query, tuple(declaration.sources), folder)
     return Pipeline(
         name=name,
         folder=folder / "pipelines" / name,
         declaration=declaration,
-        query=found,
+        query=query_file,
         below=below,
         in_folder=False,
     )

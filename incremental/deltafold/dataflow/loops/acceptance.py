@@ -72,12 +72,12 @@ class RetractThenInsert:
         beyond = F.expr(f"count_if({INSERTED} <> 0 AND {LEVEL} >= {self.candidates.loop.limit}) AS beyond")
         return [*counted, beyond]
 
-    def move(self, found: Mapping[str, Any]) -> RoundChange | None:
+    def move(self, measures: Mapping[str, Any]) -> RoundChange | None:
         """Return the next move; None if there is none."""
-        if found[RETRACTED]:
-            return RoundChange(RETRACTED, found[RETRACTED], "retract")
-        if found[INSERTED]:
-            return RoundChange(INSERTED, found[INSERTED], "insert", beyond=bool(found["beyond"]))
+        if measures[RETRACTED]:
+            return RoundChange(RETRACTED, measures[RETRACTED], "retract")
+        if measures[INSERTED]:
+            return RoundChange(INSERTED, measures[INSERTED], "insert", beyond=bool(measures["beyond"]))
         return None
 
     def accepted_sql(self) -> str:
@@ -127,15 +127,15 @@ class ByLevel:
             F.expr(f"count_if({moved}) AS moved"),
         ]
 
-    def move(self, found: Mapping[str, Any]) -> RoundChange | None:
+    def move(self, measures: Mapping[str, Any]) -> RoundChange | None:
         """Return the candidates of the lowest level that are to change; raises NotConvergedError beyond the limit."""
-        level = found.get("level")
+        level = measures.get("level")
         if level is None:
             return None
-        if found.get("beyond") == level:
+        if measures.get("beyond") == level:
             raise beyond_limit(self.candidates)
         which = LOWEST if self.within else str(level)
-        return RoundChange(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", found["moved"], "levels")
+        return RoundChange(f"if({LEVEL} <=> {which}, {TARGET} - {KNOWN}, 0L)", measures["moved"], "levels")
 
     def accepted_sql(self) -> str:
         """Return SQL of `__accepted` of a candidate, after the last round."""

@@ -74,7 +74,7 @@ class FromNothing:
         while change is not None:
             level, measured = self._accept(change, block)
             self._pile.add(level, measured)
-            number, fixed = int(self.found["accepted"]), loop.has_fixed_rows and not rounds
+            number, fixed = int(self.measures["accepted"]), loop.has_fixed_rows and not rounds
             if not number and not fixed:
                 break
             if number and len(rounds) >= loop.limit:
@@ -88,7 +88,7 @@ class FromNothing:
         own, judged = ExitStack(), self._judge(change)
         measures = [F.expr(f"count_if({ACCEPTED} > 0)").alias("accepted")]
         with block:
-            frame, self.found = Checkpoints(own, self._tuning.local_rows).measure(
+            frame, self.measures = Checkpoints(own, self._tuning.local_rows).measure(
                 judged, measures, small=self._step.is_small()
             )
         return frame, own

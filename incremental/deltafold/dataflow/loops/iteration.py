@@ -174,8 +174,8 @@ class Iteration:
         columns = (F.col(quoted(n)) if n in keys else F.col(NEW)[n].alias(n) for n in self.names)
         return pairs.where(F.col(NEW).isNotNull()).select(*columns)
 
-    def _check_keys(self, found: Any) -> None:
-        if (key := found.get("repeated")) is not None:
+    def _check_keys(self, measures: Any) -> None:
+        if (key := measures.get("repeated")) is not None:
             raise QueryError(
                 f"{self.loop.name}: several rows have the key {key}. "
                 "Aggregate by the key in the step of iterate, and give its start one row for each."

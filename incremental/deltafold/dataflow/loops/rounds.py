@@ -200,7 +200,7 @@ class Rounds:
 
 def rows_by_phase(rounds: Sequence[Round]) -> dict[str, list[int]]:
     """Return how many candidates each round moved, by phase."""
-    found: dict[str, list[int]] = {}
+    rows: dict[str, list[int]] = {}
     for round_ in rounds:
-        found.setdefault(round_.phase, []).append(round_.rows)
-    return found
+        rows.setdefault(round_.phase, []).append(round_.rows)
+    return rows

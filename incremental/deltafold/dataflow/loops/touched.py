@@ -61,7 +61,7 @@ class Touched:
     """
 
     frame: DataFrame
-    found: Mapping[str, Any]
+    measures: Mapping[str, Any]
     move: RoundChange | None
     block: ExitStack
     plan: LocalPlan | None = None
@@ -69,22 +69,22 @@ class Touched:
     @property
     def size(self) -> int:
         """The number of touched candidates."""
-        return int(self.found["touched"])
+        return int(self.measures["touched"])
 
     @property
     def changed(self) -> int:
         """The number of those that are stored otherwise now, or not any more."""
-        return int(self.found["changed"])
+        return int(self.measures["changed"])
 
     @property
     def same_answer(self) -> bool:
         """Whether each candidate is accepted as often as it was, so that the loop's answer is the same."""
-        return not self.found["otherwise"]
+        return not self.measures["otherwise"]
 
     @property
     def buckets(self) -> tuple[int, ...]:
         """The buckets in which they are."""
-        return tuple(sorted(self.found["buckets"]))
+        return tuple(sorted(self.measures["buckets"]))
 
     def free(self) -> None:
         """Free the rows and what they were computed from."""
@@ -143,15 +143,15 @@ class TouchedCandidates:
         return again
 
     def _check(
-        self, frame: DataFrame, found: Mapping[str, Any], own: ExitStack, plan: LocalPlan | None = None
+        self, frame: DataFrame, measures: Mapping[str, Any], own: ExitStack, plan: LocalPlan | None = None
     ) -> Touched:
         """Return the result of a round; raises StateError where a count is negative."""
-        if found["least"] is not None and int(found["least"]) < 0:
+        if measures["least"] is not None and int(measures["least"]) < 0:
             raise StateError(
                 f"the table of {self.candidates.loop.name} does not match its sources: a row would have a negative "
                 "number of derivations. Rebuild the view."
             )
-        return Touched(frame=frame, found=found, move=self.acceptance.move(found), block=own, plan=plan)
+        return Touched(frame=frame, measures=measures, move=self.acceptance.move(measures), block=own, plan=plan)
 
     def frontier(self, touched: Touched) -> DataFrame:
         """Return the candidates that move, with how often they are accepted more as their weight."""
@@ -233,10 +233,10 @@ class TouchedCandidates:
         joined = few.alias("u").join(
             stored.alias("t"), F.expr(self.candidates.same(self.candidates.reached_by)), "left"
         )
-        found = {"u": {WEIGHT: f"u.{WEIGHT}"}, "t": {STORED_ROWS: f"t.{ROWS}", STORED_ACCEPTED: f"t.{ACCEPTED}"}}
+        columns = {"u": {WEIGHT: f"u.{WEIGHT}"}, "t": {STORED_ROWS: f"t.{ROWS}", STORED_ACCEPTED: f"t.{ACCEPTED}"}}
         mine, theirs = (
             ", ".join([*(f"{side}.{quoted(n)} AS {quoted(n)}" for n in self.candidates.identity), *as_counts(given)])
-            for side, given in found.items()
+            for side, given in columns.items()
         )
         both = f"inline(if(t.{LEVEL} IS NULL, array(struct({mine})), array(struct({mine}), struct({theirs}))))"
         return joined.selectExpr(both)

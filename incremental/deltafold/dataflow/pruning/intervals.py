@@ -62,11 +62,11 @@ class Range:
 
     def intervals(self, slices: Sequence[int], most: int) -> tuple[Interval, ...]:
         """Cover these slices with at most `most` intervals."""
-        found: list[Interval] = []
+        covering: list[Interval] = []
         for first, last in runs(slices, most):
             low, high = self.least + first * self.width, self.least + (last + 1) * self.width - 1
-            found.append((self.scale.text(low), self.scale.text(min(high, self.greatest))))
-        return tuple(found)
+            covering.append((self.scale.text(low), self.scale.text(min(high, self.greatest))))
+        return tuple(covering)
 
 
 def scale(type_: str) -> Scale | None:

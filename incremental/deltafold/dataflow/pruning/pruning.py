@@ -194,13 +194,13 @@ class Pruning:
         self,
         rows: DataFrame,
         keys: Sequence[Scalar],
-        found: Mapping[str, Any],
+        measures: Mapping[str, Any],
         *,
         narrow: bool,
         nulls_match: bool = False,
     ) -> KeyRanges:
         return find_key_ranges(
-            self._lowering, rows, keys, found, self._tuning if narrow else None, nulls_match=nulls_match
+            self._lowering, rows, keys, measures, self._tuning if narrow else None, nulls_match=nulls_match
         )
 
     def _frame(self, columns: Sequence[Column], rows: Relation) -> DataFrame:

@@ -25,10 +25,10 @@ MOST_PIECES = 100  # which take as long as the receipt
 def to_java(spark: SparkSession, actions: Sequence[str], kind: str = "AddFile") -> J:
     """Return a Scala sequence of Delta's actions of one kind, each given as the JSON of its content."""
     made = class_named(catalyst.jvm(spark), f"org.apache.spark.sql.delta.actions.{kind}")
-    reader, found = mapper(spark).readerForListOf(made), catalyst.jvm(spark).java.util.ArrayList()
+    reader, java_actions = mapper(spark).readerForListOf(made), catalyst.jvm(spark).java.util.ArrayList()
     for start in range(0, len(actions), ACTIONS_AT_ONCE):
-        found.addAll(reader.readValue(f"[{','.join(actions[start : start + ACTIONS_AT_ONCE])}]"))
-    return catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(found).toVector()
+        java_actions.addAll(reader.readValue(f"[{','.join(actions[start : start + ACTIONS_AT_ONCE])}]"))
+    return catalyst.jvm(spark).scala.jdk.javaapi.CollectionConverters.asScala(java_actions).toVector()
 
 
 def from_java(spark: SparkSession, actions: J) -> Iterator[Action]:

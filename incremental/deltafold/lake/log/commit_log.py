@@ -61,12 +61,12 @@ def commits_between(
 
 def whole(commits: Iterator[Commit | None]) -> list[Commit] | None:
     """Return all commits, None as soon as one of them is."""
-    found: list[Commit] = []
+    complete: list[Commit] = []
     for commit in commits:
         if commit is None:
             return None
-        found.append(commit)
-    return found
+        complete.append(commit)
+    return complete
 
 
 def first_removal(spark: SparkSession, log: J, first: int, last: int) -> float | None:

@@ -100,15 +100,17 @@ def refuse_features(path: str, error: Exception) -> SourceError | None:
     return None
 
 
-def open_log(spark: SparkSession, path: str, label: str, found: J | None = None) -> J:
+def open_log(spark: SparkSession, path: str, label: str, catalog_table: J | None = None) -> J:
     """Return Delta's log of the table at a path, cached by Delta; label: the table's name in errors.
 
-    found: the table as a catalog gave it, with what its file system needs, such as credentials. Raises SourceError if
+    catalog_table: as a catalog gave it, with what its file system needs, such as credentials. Raises SourceError if
     its file system cannot be reached.
     """
     session = catalyst.activate(spark)
     try:
-        return catalyst.sql(spark).delta.DeltaLog.forTable(session, path) if found is None else found.deltaLog()
+        if catalog_table is not None:
+            return catalog_table.deltaLog()
+        return catalyst.sql(spark).delta.DeltaLog.forTable(session, path)
     except JavaError as error:
         reason = first_line(causes(error)[-1])
         raise SourceError(

@@ -126,11 +126,11 @@ class DirectMerge:
         within = self._interval(source, safe[0], measured) if ends and not measured[safe[0]] else None
         return kept, catalyst.column(spark, catalyst.rewrite(spark, condition, plain)), within
 
-    def _interval(self, source: DataFrame, key: str, found: Mapping[str, Any]) -> Column | None:
+    def _interval(self, source: DataFrame, key: str, measures: Mapping[str, Any]) -> Column | None:
         spark, stored = self.commit.spark, catalyst.python_schema(self.commit.transaction.snapshot().schema())[key]
         if stored.dataType != source.schema[key].dataType:
             return None
-        return narrow_interval(stored, found, list(from_java(spark, java_list(spark, self.files))))
+        return narrow_interval(stored, measures, list(from_java(spark, java_list(spark, self.files))))
 
     def _match_rows(self, source: DataFrame, condition: Column, within: Column | None) -> DataFrame:
         """Return the rows that match: the new values, the clause, the row of the source, and the place in the file."""
@@ -268,14 +268,14 @@ def interval_measures(field: StructField) -> list[Column]:
     return [F.min(number).alias(LEAST), F.max(number).alias(GREATEST)]
 
 
-def narrow_interval(field: StructField, found: Mapping[str, Any], files: Sequence[Action]) -> Column | None:
+def narrow_interval(field: StructField, measures: Mapping[str, Any], files: Sequence[Action]) -> Column | None:
     """Return the condition of the rows of a table whose column is in the measured interval; None if most rows are.
 
-    field: the column in the table's schema; found: the measures; files: AddFiles, in whose interval values are taken as
-    evenly spread. Files without statistics count as wholly within.
+    field: the column in the table's schema; measures: of the change; files: AddFiles, in whose interval values are
+    taken as evenly spread. Files without statistics count as wholly within.
     """
     numbered = NUMBERED.get(field.dataType.simpleString())
-    least, greatest = found.get(LEAST), found.get(GREATEST)
+    least, greatest = measures.get(LEAST), measures.get(GREATEST)
     if numbered is None or least is None or greatest is None:
         return None
     total = sum(int(file["size"]) for file in files)

@@ -156,18 +156,18 @@ def partition_columns(metadata: J) -> list[str]:
 
 def count_by_partition(actions: Iterable[Action], small_bytes: int) -> tuple[PartitionFiles, ...]:
     """Return the files of `add` actions by the first partition column."""
-    found: dict[str | None, PartitionFiles] = {}
+    by_value: dict[str | None, PartitionFiles] = {}
     for action in actions:
         value = next(iter(action["partitionValues"].values()), None)
-        part, vector = found.get(value, PartitionFiles(value=value)), action.get("deletionVector")
-        found[value] = PartitionFiles(
+        part, vector = by_value.get(value, PartitionFiles(value=value)), action.get("deletionVector")
+        by_value[value] = PartitionFiles(
             value=value,
             files=part.files + 1,
             small=part.small + (int(action["size"]) < small_bytes),
             rows=part.rows + (physical_rows(action) or 0),
             deleted=part.deleted + (0 if vector is None else int(vector["cardinality"])),
         )
-    return tuple(found.values())
+    return tuple(by_value.values())
 
 
 Sides = tuple[list[File], list[File]]

@@ -457,15 +457,15 @@ class MemoryTable:
 
     def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
         """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""
-        found: dict[str | None, PartitionFiles] = {}
+        by_value: dict[str | None, PartitionFiles] = {}
         for file in self.latest.files.values():
             value, deleted = file.action.partition, file.action.deleted
-            part, rows = found.get(value, PartitionFiles(value=value)), (file.rows or 0) + deleted
+            part, rows = by_value.get(value, PartitionFiles(value=value)), (file.rows or 0) + deleted
             small = part.small + (file.bytes < small_bytes)
-            found[value] = PartitionFiles(
+            by_value[value] = PartitionFiles(
                 value=value, files=part.files + 1, small=small, rows=part.rows + rows, deleted=part.deleted + deleted
             )
-        return tuple(found.values())
+        return tuple(by_value.values())
 
     def sort(self, buckets: Sequence[str], keys: Sequence[str], files: int, metadata: str) -> None:
         """Rewrite some buckets of a state sorted by its lineage key: each as one file, or all as about `files`."""

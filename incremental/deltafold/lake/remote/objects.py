@@ -129,13 +129,13 @@ def list_folder(address: str, pattern: str = "*") -> list[Listed]:
     return sorted((each for each in entries if fnmatch.fnmatchcase(each.name, pattern)), key=lambda each: each.name)
 
 
-def _describe_entries(address: str, found: J) -> list[Listed]:
+def _describe_entries(address: str, statuses: J) -> list[Listed]:
     """Describe entries by what Hadoop prints of them, in one call however many there are, if it prints all of it."""
-    parts = STATUS.findall(str(found.mkString("\n")))
+    parts = STATUS.findall(str(statuses.mkString("\n")))
     above = address.rpartition("/")[2]
-    if len(parts) == found.size() and all(path.split("/")[-2:-1] == [above] for path, _, _ in parts):
+    if len(parts) == statuses.size() and all(path.split("/")[-2:-1] == [above] for path, _, _ in parts):
         return [Listed(path.rpartition("/")[2], kind == "true", int(size or 0)) for path, kind, size in parts]
-    each_of = catalyst.sequence(found)
+    each_of = catalyst.sequence(statuses)
     return [Listed(str(e.getPath().getName()), bool(e.isDirectory()), int(e.getLen())) for e in each_of]
 
 

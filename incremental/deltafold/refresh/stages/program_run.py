@@ -162,7 +162,7 @@ class Run:
     ) -> TouchedGroups | None:
         """Write one state; return the touched groups, None if the change cancels out."""
         merge, mark = Merge(self._lowering, layout), self._epoch.mark(state.name)
-        homomorphic, groups = changed.rows, changed.found
+        homomorphic, groups = changed.rows, changed.groups
         if layout.in_place is not None:
             self._partitions = groups.partitions
         self._groups, self._rows = self._groups + groups.groups, self._rows + groups.rows

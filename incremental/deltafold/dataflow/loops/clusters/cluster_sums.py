@@ -137,8 +137,8 @@ class ClusterSums:
 
     def measure(self, rows: DataFrame) -> tuple[DataFrame, Mapping[str, Any]]:
         """Return references with added sums, computed once, and what has been found of them."""
-        found, measured = self.checkpoints.measure(rows, self.measures, small=True)
-        return found.select(*map(quoted, self.table.columns)), measured
+        sums, measured = self.checkpoints.measure(rows, self.measures, small=True)
+        return sums.select(*map(quoted, self.table.columns)), measured
 
     def next_centers(self, references: DataFrame) -> DataFrame:
         """Return the centers that follow from the sums of each step."""
