@@ -1,8 +1,8 @@
 """Seconds from a click in Dagster to the end of a small update, with a Spark of its own and with a warm one.
 
 A click is the request that Dagster's pages send to launch the job `sales_update`; one file is dropped before each. The
-parts: in the queue and until the run's process has loaded the code, then its steps: landing, refresh, and the check of
-the whole answer. After the refresh the view is current. The processes keep compiled modules, as Python does by itself
+parts: in the queue and until the run's process has loaded the code, then its steps: landing, and refresh with the
+check of the whole answer. The processes keep compiled modules, as Python does by itself
 unless PYTHONDONTWRITEBYTECODE is set.
 """
 
@@ -21,7 +21,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from deltafold.dagster import keys
 from deltafold.pipelines import catalogue
 from deltafold.spark.cache import cache_folder
 from tests.dagster import sales
@@ -36,11 +35,10 @@ RUN = """query($id: ID!) { runOrError(runId: $id) { ... on Run { status startTim
 
 @dataclass(frozen=True)
 class Click:
-    """The seconds of one update: until its first step, by step, until the refresh has ended, and in all."""
+    """The seconds of one update: until its first step, by step, and in all."""
 
     before: float
     steps: dict[str, float]
-    refreshed: float
     whole: float
 
 
@@ -81,7 +79,7 @@ def clicks(server: Server, pipeline: catalogue.Pipeline, first: int) -> list[Cli
 
 def click(server: Server, name: str, day: str) -> Click:
     """Launch the update of a day and wait for its end."""
-    job = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "pipelineName": keys.update_job(name)}
+    job = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "pipelineName": f"{name}_update"}
     tags = [{"key": "dagster/partition", "value": day}]
     begin = time.time()
     launched = server.ask(LAUNCH, params={"selector": job, "executionMetadata": {"tags": tags}})["launchRun"]
@@ -92,7 +90,7 @@ def click(server: Server, name: str, day: str) -> Click:
     times = {step["stepKey"]: (step["startTime"], step["endTime"]) for step in ended["stepStats"]}
     before = min(start for start, _ in times.values()) - begin
     steps = {step: end - start for step, (start, end) in times.items()}
-    return Click(before, steps, times[keys.refresh_op(name)][1] - begin, ended["endTime"] - begin)
+    return Click(before, steps, ended["endTime"] - begin)
 
 
 def state(server: Server, launched: dict[str, Any]) -> dict[str, Any]:
@@ -102,13 +100,10 @@ def state(server: Server, launched: dict[str, Any]) -> dict[str, Any]:
 
 def show(measured: dict[str, list[Click]]) -> None:
     """Print medians."""
-    titles = ("Spark", "until the first step", "steps", "until the refresh has ended", "whole")
+    titles = ("Spark", "until the first step", "steps", "whole")
     table = Table(*titles, title="seconds from a click, medians")
     for kind, laps in measured.items():
         steps = ", ".join(f"{s} {statistics.median(lap.steps[s] for lap in laps):.1f}" for s in laps[0].steps)
-        before, refreshed, whole = (
-            f"{statistics.median(seconds):.1f}"
-            for seconds in zip(*((lap.before, lap.refreshed, lap.whole) for lap in laps), strict=True)
-        )
-        table.add_row(kind, before, steps, refreshed, whole)
+        before, whole = statistics.median(lap.before for lap in laps), statistics.median(lap.whole for lap in laps)
+        table.add_row(kind, f"{before:.1f}", steps, f"{whole:.1f}")
     Console(width=160).print(table)

@@ -9,11 +9,10 @@ import dagster as dg
 import pytest
 
 from deltafold.cli import exit_codes
-from deltafold.dagster import keys
 from deltafold.lake.remote import objects
 from deltafold.pipelines import catalogue
 from tests.cli.calling import answer, call
-from tests.dagster.shown import built, outdated
+from tests.dagster.shown import located, outdated
 from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -45,8 +44,8 @@ def test_a_pipeline_keeps_its_warehouse_in_a_store(remote: Path, mount: str, mon
         "shop.reporting.lock",
     ]
     with dg.DagsterInstance.get() as instance:
-        assert instance.fetch_materializations(keys.view("shop"), limit=9).records
-        assert outdated(built(*catalogue.load_all()), instance) == {}
+        assert instance.fetch_materializations(dg.AssetKey("shop"), limit=9).records
+        assert outdated(located(catalogue.load("shop")), instance) == {}
 
 
 @night

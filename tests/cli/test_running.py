@@ -14,11 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.cli import exit_codes
-from deltafold.dagster import keys
 from deltafold.demo import demo
 from deltafold.pipelines import catalogue
 from tests.cli.calling import answer, call
-from tests.dagster.shown import built, outdated
+from tests.dagster.shown import located, outdated
 from tests.night import night
 from tests.spark.machine import PROJECT
 
@@ -111,8 +110,8 @@ def test_upkeep_rollback_and_a_branch(home: Path, monkeypatch: pytest.MonkeyPatc
         assert call("verify", name).exit_code == 0
     assert call("rollback", "shop", "9").exit_code == exit_codes.DATA
     with dg.DagsterInstance.get() as instance:
-        assert outdated(built(*catalogue.load_all()), instance) == {}
-        found = instance.fetch_materializations(keys.view("shop"), limit=9).records
+        assert outdated(located(catalogue.load("shop")), instance) == {}
+        found = instance.fetch_materializations(dg.AssetKey("shop"), limit=9).records
     verdicts = [each.asset_materialization.metadata["verdict"].value for each in found if each.asset_materialization]
     assert verdicts == ["applied", "rolled back", "applied", "applied"]
 
@@ -179,13 +178,13 @@ def test_the_demo_ends_equal(
     assert (tmp_path / demo.PICTURE).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "kept.txt").exists()
     assert "Dagster shows these refreshes: make ui" in said
-    defined = built(*(catalogue.load(each, demo.SHIPPED) for each in ("flights", *demo.LOOP_PIPELINES)))
+    defined = located(catalogue.load("flights", demo.SHIPPED))
     with dg.DagsterInstance.get() as instance:
         assert outdated(defined, instance) == {}
-        assert len(instance.get_materialized_partitions(keys.landed("flights", "flights"))) == 2
-        assert len(instance.fetch_materializations(keys.view("flights"), limit=9).records) == 4
+        assert len(instance.get_materialized_partitions(dg.AssetKey(["flights", "landed", "flights"]))) == 2
+        assert len(instance.fetch_materializations(dg.AssetKey("flights"), limit=9).records) == 4
         for name in demo.LOOP_PIPELINES:
-            shown = instance.fetch_materializations(keys.view(name), limit=9).records
+            shown = instance.fetch_materializations(dg.AssetKey(name), limit=9).records
             materialised = [each.asset_materialization for each in shown]
             assert len(shown) == 2 and all(each and "rounds of loops" in each.metadata for each in materialised)
         assert shown_states(defined) > 1

@@ -1,19 +1,20 @@
 """Find the assets that Dagster's pages mark as missing or outdated, by its own resolver."""
 
+from typing import Any
+
 import dagster as dg
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from deltafold.dagster import factory
+from deltafold.dagster.location import load_definitions
 from deltafold.dagster.resources import SparkResource
-from deltafold.pipelines import descriptions
+from deltafold.dagster.task_runner import TaskRunner
 from deltafold.pipelines.catalogue import Pipeline
 
 
-def built(*pipelines: Pipeline) -> dg.Definitions:
-    """The definitions of pipelines with the descriptions that were written for them, as the code location has them."""
-    described = {each.name: found for each in pipelines if (found := descriptions.load_description(each))}
-    return factory.build({each.name: each for each in pipelines}, described, SparkResource())
+def located(pipeline: Pipeline, spark: TaskRunner | None = None, **more: Any) -> dg.Definitions:
+    """The code location of the pipelines in a pipeline's folder."""
+    return load_definitions(spark or SparkResource(), pipelines=pipeline.folder.parent, **more)
 
 
 def outdated(defined: dg.Definitions, instance: dg.DagsterInstance) -> dict[str, list[str]]:

@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.dagster import factory, keys, metadata
-from deltafold.dagster.resources import SparkResource
-from deltafold.pipelines import catalogue, descriptions
-from tests.dagster import sales, shown
+from deltafold.dagster import metadata
+from deltafold.pipelines import catalogue
+from tests.dagster import sales
+from tests.dagster.shown import located, outdated
 from tests.night import night
 from tests.pipelines.declared import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
-LOW, TOP = keys.view("sales"), keys.view("top")
+LOW, TOP = dg.AssetKey("sales"), dg.AssetKey("top")
 
 
 @pytest.fixture
@@ -28,21 +28,27 @@ def low(tmp_path: Path) -> catalogue.Pipeline:
     return pipeline
 
 
-def built(folder: Path) -> dg.Definitions:
-    return factory.build(catalogue.survey_pipelines(folder), {}, SparkResource())
-
-
 def test_the_graph_shows_the_chain(tmp_path: Path, low: catalogue.Pipeline) -> None:
-    graph = built(tmp_path).resolve_asset_graph()
-    assert graph.get(keys.state("top")).parent_keys == {LOW}
-    assert graph.get(TOP).parent_keys == {keys.state("top")}
-    assert graph.get(LOW).child_keys == {keys.state("top")}
+    graph = located(low).resolve_asset_graph()
+    assert graph.get(TOP).parent_keys == {LOW}
+    assert graph.get(LOW).child_keys == {TOP}
     assert graph.get(TOP).pools == {"top"}
+
+
+def test_a_table_that_another_pipeline_lands_is_that_landing(tmp_path: Path, low: catalogue.Pipeline) -> None:
+    """Protects from a twin of it in the graph, and from a source that is taken for the view of the same name."""
+    landed, other = dg.AssetKey(["sales", "landed", "sales"]), dg.AssetKey(["other", "source", "sales"])
+    for name, path in (("reader", f"{low.warehouse}/sources/sales"), ("other", "/lake/sales")):
+        write(tmp_path, name, f"sources:\n  sales: {{delta: {path}}}\n", sql="SELECT count(*) AS n FROM sales")
+    graph = located(low).resolve_asset_graph()
+    assert graph.get(dg.AssetKey("reader")).parent_keys == {landed}
+    assert graph.get(dg.AssetKey("other")).parent_keys == {other}
+    assert graph.get(landed).is_materializable and graph.get(other).is_external
 
 
 def test_a_view_follows_the_view_below(tmp_path: Path, low: catalogue.Pipeline) -> None:
     """It is behind as soon as the view below tells of another epoch, and not when that found nothing to do."""
-    defined = built(tmp_path)
+    defined = located(low)
 
     def asked(instance: dg.DagsterInstance) -> bool:
         context = dg.build_sensor_context(instance, repository_def=defined.get_repository_def())
@@ -74,15 +80,13 @@ def test_a_run_refreshes_what_lies_below(tmp_path: Path, low: catalogue.Pipeline
     sales.drop(low, "2013-01-01", [(1, "n", 2), (2, "n", 3), (3, "s", 4)])
     catalogue.open(low, spark)[0].land("sales")
     instance = dg.DagsterInstance.ephemeral()
-    top = catalogue.load("top", tmp_path)
-    descriptions.save_descriptions(top, catalogue.open(top, spark)[1], print)
-    defined = shown.built(low, top)
+    defined = located(low)
     assert defined.resolve_job_def("top_refresh").execute_in_process(instance=instance).success
     assert told(instance, LOW)[metadata.CONSUMED].value == {"sales": 0}
     assert told(instance, TOP)[metadata.CONSUMED].value == {"sales": "1.1"}
     assert "below it, sales epoch 1 applied" in str(told(instance, TOP)["summary"].value)
     assert told(instance, TOP)["dagster/row_count"].value == 2
-    assert shown.outdated(defined, instance) == {"sales/landed/sales": ["missing"]}
+    assert outdated(defined, instance) == {"sales/landed/sales": ["missing"]}
 
 
 def told(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, dg.MetadataValue]:

@@ -8,22 +8,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.code_pointer import CodePointer
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
-from dagster._core.definitions.reconstruct import (
-    initialize_repository_def_from_pointer,
-    reconstruct_repository_def_from_pointer,
-)
-from dagster._core.definitions.repository_definition import RepositoryLoadData
-from dagster._serdes import deserialize_value, serialize_value
 
 from deltafold.algebra.results.report import Description, StateDescription
-from deltafold.dagster import factory, keys
-from deltafold.dagster.resources import SparkResource
 from deltafold.pipelines import catalogue, descriptions
 from tests.dagster import sales
+from tests.dagster.shown import located
 from tests.dagster.web.server import PROJECT
-from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -32,11 +22,10 @@ import json, sys, time
 start = time.process_time()  # not the wall clock: the machine may be busy
 import dagster
 imported = time.process_time()
-from deltafold.dagster.definitions import defs
+from MODULE import defs
 graph = defs.resolve_asset_graph()
 loaded = time.process_time()
 from pyspark import SparkContext
-from deltafold.dagster import keys
 print(json.dumps({
     "of_dagster": (loaded - imported) / (imported - start),
     "gateway": SparkContext._gateway is not None,
@@ -55,19 +44,19 @@ DESCRIPTION = Description(
 )
 
 
-def load(folder: Path) -> dict[str, object]:
+def load(folder: Path, module: str = "deltafold.dagster.definitions") -> dict[str, object]:
     """Load the definitions in a process of its own."""
     environment = {**os.environ, "DELTAFOLD_PIPELINES": str(folder)}
     shown = subprocess.run(
-        [sys.executable, "-c", LOAD], env=environment, cwd=PROJECT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", LOAD.replace("MODULE", module)],
+        env=environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert not shown.stderr
     return json.loads(shown.stdout)
-
-
-def built(pipeline: catalogue.Pipeline) -> dg.Definitions:
-    described = descriptions.load_description(pipeline)
-    return factory.build({"sales": pipeline}, {"sales": described} if described else {}, SparkResource())
 
 
 def test_loading_is_quick_and_starts_no_jvm(tmp_path: Path) -> None:
@@ -77,91 +66,51 @@ def test_loading_is_quick_and_starts_no_jvm(tmp_path: Path) -> None:
     assert loaded["slow"] == []
     assert isinstance(loaded["of_dagster"], float)
     assert loaded["of_dagster"] < 1  # a share of what Dagster's own import takes: machines differ
-    assert loaded["assets"] == [
-        "sales",
-        "sales/landed/sales",
-        "sales/landed/shops",
-        "sales/source/rates",
-        "sales/source/towns",
-        "sales/state",
-    ]
+    assert loaded["assets"] == ["rates", "sales", "sales/landed/sales", "sales/landed/shops", "towns"]
 
 
 def test_the_pipelines_that_come_along_can_be_loaded() -> None:
-    loaded = load(PROJECT / "pipelines")
-    assert isinstance(loaded["assets"], list)
-    assert "flights" in loaded["assets"]
+    """By the code location of this repository, which has the same assets as the one in the package."""
+    ours, packaged = load(PROJECT / "pipelines", "assets.definitions"), load(PROJECT / "pipelines")
+    assert isinstance(ours["assets"], list)
+    assert "flights" in ours["assets"] and ours["assets"] == packaged["assets"]
 
 
 @pytest.mark.parametrize("name", ["wrong", "Not a name"])
 def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alone(tmp_path: Path, name: str) -> None:
-    sales.declare(tmp_path)
+    sound = sales.declare(tmp_path)
     (tmp_path / name).mkdir()
     (tmp_path / name / "pipeline.yaml").write_text("sources: {}\n")
     found = catalogue.survey_pipelines(tmp_path)
-    defined = factory.build(found, {}, SparkResource())
-    asset = defined.resolve_assets_def(keys.view(name))
-    assert asset.specs_by_key[keys.view(name)].description == f"Invalid declaration. {found[name]}"
+    defined = located(sound)
+    asset = defined.resolve_assets_def(dg.AssetKey(name))
+    assert asset.specs_by_key[dg.AssetKey(name)].description == f"Invalid declaration. {found[name]}"
     result = dg.materialize([asset], raise_on_error=False, instance=dg.DagsterInstance.ephemeral())
     [failed] = result.get_step_failure_events()
     assert failed.step_failure_data.user_failure_data is not None
     assert failed.step_failure_data.user_failure_data.description == str(found[name])
-    assert keys.view("sales") in defined.resolve_asset_graph().get_all_asset_keys()
+    assert dg.AssetKey("sales") in defined.resolve_asset_graph().get_all_asset_keys()
 
 
-def test_a_description_shows_the_state_tables_until_the_query_changes(tmp_path: Path) -> None:
+def test_a_description_gives_columns_until_the_query_changes_and_no_assets(tmp_path: Path) -> None:
+    """Protects a run from another graph than it was launched from: other machines have no description."""
     pipeline = sales.declare(tmp_path)
+    before = located(pipeline).resolve_asset_graph()
     descriptions.save_description(pipeline, DESCRIPTION, print)
-    graph = built(pipeline).resolve_asset_graph()
-    by_shop = keys.state("sales", "by_shop")
-    assert graph.get(keys.view("sales")).parent_keys == {by_shop}
-    assert graph.get(by_shop).parent_keys == {keys.landed("sales", "sales")}
-    assert not graph.has(keys.state("sales"))
+    graph = located(pipeline).resolve_asset_graph()
+    assert graph.get_all_asset_keys() == before.get_all_asset_keys()
+    view = dg.AssetKey("sales")
+    assert "dagster/column_schema" in graph.get(view).metadata
     (pipeline.folder / "query.sql").write_text("SELECT count(*) AS n FROM sales")
-    changed = catalogue.load("sales", tmp_path)
-    assert descriptions.load_description(changed) is None
-    assert built(changed).resolve_asset_graph().has(keys.state("sales"))
-
-
-@night
-def test_a_run_sees_the_graph_that_it_was_launched_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Protects a run of selected assets from state tables that became known since the code was loaded, or are unknown
-    on the machine where it runs."""
-    pointer = CodePointer.from_module("deltafold.dagster.definitions", "defs", None)
-
-    def load_there(machine: Path, data: RepositoryLoadData | None) -> tuple[set[dg.AssetKey], RepositoryLoadData]:
-        """The assets that a new process of a machine has, and what Dagster stores for its runs; data: stored before."""
-        monkeypatch.setenv("DELTAFOLD_PIPELINES", str(machine))
-        monkeypatch.delitem(sys.modules, "deltafold.dagster.definitions", raising=False)
-        context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
-        monkeypatch.setattr(DefinitionsLoadContext, "_instance", context)  # of 1.12.0, too
-        if data is None:
-            repository = initialize_repository_def_from_pointer(pointer)
-        else:
-            stored = deserialize_value(serialize_value(data), RepositoryLoadData)
-            repository = reconstruct_repository_def_from_pointer(pointer, stored)
-        assert repository.repository_load_data is not None
-        return set(repository.asset_graph.get_all_asset_keys()), repository.repository_load_data
-
-    here = sales.declare(tmp_path / "here" / "pipelines").folder.parent
-    there = sales.declare(tmp_path / "there" / "pipelines").folder.parent
-    single_state, first = load_there(here, None)
-    descriptions.save_description(catalogue.load("sales", here), DESCRIPTION, print)
-    state_tables, second = load_there(here, None)
-    assert keys.state("sales") in single_state and keys.state("sales", "by_shop") in state_tables
-    assert load_there(here, first)[0] == single_state
-    assert load_there(there, None)[0] == single_state
-    assert load_there(there, second)[0] == state_tables
-    (here / "sales" / "query.sql").write_text("SELECT count(*) AS n FROM sales")
-    assert load_there(here, None)[0] == single_state
-    assert load_there(here, second)[0] == state_tables
+    assert descriptions.load_description(catalogue.load("sales", tmp_path)) is None
+    assert "dagster/column_schema" not in located(pipeline).resolve_asset_graph().get(view).metadata
 
 
 def test_a_name_that_dagster_keeps_for_itself_is_said_to_be_one(tmp_path: Path) -> None:
-    sales.declare(tmp_path)
+    declared = sales.declare(tmp_path)
     (tmp_path / "sales").rename(tmp_path / "type")
-    defined = factory.build(catalogue.survey_pipelines(tmp_path), {}, SparkResource())
-    described = defined.resolve_assets_def(keys.view("type")).specs_by_key[keys.view("type")].description
+    defined = located(declared)
+    described = defined.resolve_assets_def(dg.AssetKey("type")).specs_by_key[dg.AssetKey("type")].description
     assert described is not None
     assert "Rename the folder" in described
 
@@ -176,34 +125,35 @@ def test_a_description_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, te
 
 
 def test_every_step_of_a_view_is_in_its_pool(tmp_path: Path) -> None:
-    graph = built(sales.declare(tmp_path)).resolve_asset_graph()
-    assert graph.get(keys.view("sales")).pools == {"sales"}
-    assert graph.get(keys.landed("sales", "sales")).pools == {"sales__landed__sales"}
+    graph = located(sales.declare(tmp_path)).resolve_asset_graph()
+    assert graph.get(dg.AssetKey("sales")).pools == {"sales"}
+    assert graph.get(dg.AssetKey(["sales", "landed", "sales"])).pools == {"sales__landed__sales"}
 
 
 def test_the_jobs_hold_landing_refresh_and_check(tmp_path: Path) -> None:
-    defined = built(sales.declare(tmp_path))
+    defined = located(sales.declare(tmp_path))
     steps = {name: set(defined.resolve_job_def(name).graph.node_dict) for name in ("sales_update", "sales_refresh")}
-    assert steps["sales_refresh"] == {"sales__refresh", "sales_equals_batch"}
+    assert steps["sales_refresh"] == {"sales__refresh"}
     assert steps["sales_update"] == steps["sales_refresh"] | {"sales__landed__sales"}
 
 
 def test_all_is_checked_in_a_job_of_its_own_when_it_is_declared(tmp_path: Path) -> None:
     """Protects from a sampled view that nobody ever compares whole, and from config that its step does not take."""
-    defined = built(sales.declare(tmp_path, sales.DAILY + 'check: {sample: 1%, schedule: "0 5 * * *"}\n'))
+    defined = located(sales.declare(tmp_path, sales.DAILY + 'check: {sample: 1%, schedule: "0 5 * * *"}\n'))
     job = defined.resolve_job_def("check_sales")
-    assert set(job.graph.node_dict) == {"sales_equals_batch"}
-    config = {"ops": {"sales_equals_batch": {"config": {"sample": "100%"}}}}
+    assert set(job.graph.node_dict) == {"sales__refresh"}
+    assert job.asset_layer.selected_asset_keys == set()
+    config = {"ops": {"sales__refresh": {"config": {"sample": "100%"}}}}
     assert job.run_config == config and dg.validate_run_config(job, config)
     schedule = defined.resolve_schedule_def("check_sales_schedule")
     assert (schedule.cron_schedule, schedule.default_status) == ("0 5 * * *", dg.DefaultScheduleStatus.RUNNING)
 
 
 def test_upkeep_is_a_job_of_its_own_and_runs_when_it_is_declared(tmp_path: Path) -> None:
-    defined = built(sales.declare(tmp_path / "plain"))
+    defined = located(sales.declare(tmp_path / "plain"))
     assert set(defined.resolve_job_def("maintain_sales").graph.node_dict) == {"sales__maintain"}
     weekly = defined.resolve_schedule_def("maintain_sales_schedule")
     assert (weekly.default_status, weekly.cron_schedule) == (dg.DefaultScheduleStatus.STOPPED, "0 3 * * 0")
-    declared = built(sales.declare(tmp_path / "declared", sales.DAILY + 'maintain: "0 4 * * *"\n'))
+    declared = located(sales.declare(tmp_path / "declared", sales.DAILY + 'maintain: "0 4 * * *"\n'))
     daily = declared.resolve_schedule_def("maintain_sales_schedule")
     assert (daily.default_status, daily.cron_schedule) == (dg.DefaultScheduleStatus.RUNNING, "0 4 * * *")

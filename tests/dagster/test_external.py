@@ -18,7 +18,7 @@ import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from pyspark.sql import SparkSession
 
-from deltafold.dagster import factory, keys, metadata, steps, task_runner
+from deltafold.dagster import metadata
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import (
     HOST_VARIABLE,
@@ -29,12 +29,13 @@ from deltafold.dagster.resources import (
     SubmittedSpark,
     run_group,
 )
-from deltafold.dagster.task_runner import StepContext, TaskRunner
+from deltafold.dagster.task_runner import CRASHES, StepContext, TaskRunner
 from deltafold.operations.rollback import Rollback
 from deltafold.pipelines import catalogue
 from deltafold.spark.host.keeper import publish
 from deltafold.spark.host.process import start_of
 from tests.dagster import sales
+from tests.dagster.shown import located
 from tests.night import night
 from tests.pipelines.declared import write
 
@@ -45,6 +46,8 @@ pytestmark = [
 
 DELTAFOLD = [sys.executable, "-m", "deltafold"]
 DAYS = {RANGE_START: "2013-01-01", RANGE_END: "2013-01-03"}
+AT_ONCE = dg.RetryPolicy(max_retries=CRASHES.max_retries)
+"""Tries again without a pause."""
 MEASURED = {"seconds", "phases", "cost", "summary", "jobs", "rows read"}
 """What two runs of the same work measure differently; the summary has its seconds."""
 
@@ -66,7 +69,7 @@ def run(
     pipeline: catalogue.Pipeline, spark: TaskRunner, job: str, tags: Mapping[str, str] | None = None, **more: Any
 ) -> dg.ExecuteInProcessResult:
     """Run a job of the pipeline, on an instance of its own unless one is given."""
-    defined = factory.build({pipeline.name: pipeline}, {}, spark)
+    defined = located(pipeline, spark, retry_policy=AT_ONCE)
     chosen = defined.resolve_job_def(job)
     return chosen.execute_in_process(tags=tags, raise_on_error=False, **more)
 
@@ -108,11 +111,8 @@ def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: N
         assert result.success
         results.append(events(result))
     assert results[0] == results[1]
-    assert [key for key, *_ in results[0]] == [keys.landed("sales", "sales")] * 3 + [
-        keys.state("sales"),
-        keys.view("sales"),
-        keys.view("sales"),
-    ]
+    landed, view = dg.AssetKey(["sales", "landed", "sales"]), dg.AssetKey("sales")
+    assert [key for key, *_ in results[0]] == [landed] * 3 + [view] * 2
 
 
 @night
@@ -129,7 +129,7 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
         shutil.rmtree(Path(pipeline.warehouse) / "views")
         results.append(events(run(top, resource, "top_refresh")))
     assert results[0] == results[1]
-    assert {key for key, *_ in results[0]} >= {keys.view("sales"), keys.view("top")}
+    assert {key for key, *_ in results[0]} >= {dg.AssetKey("sales"), dg.AssetKey("top")}
     done = run(top, SubmittedSpark(command=shlex.join(DELTAFOLD)), "maintain_top")
     [output] = [event.step_output_data for event in done.all_events if event.is_successful_output]
     assert "retention hours" in (output.metadata or {})
@@ -137,13 +137,7 @@ def test_a_chain_and_its_upkeep(pipeline: catalogue.Pipeline, tmp_path: Path, ho
         patched.setattr(Rollback, "grow", lambda self, progress: self.rebucket(3, progress))
         done = run(top, SparkResource(), "maintain_top")
     moved = {key: tags[DATA_VERSION_TAG] for key, _, _, tags, _ in events(done)}
-    assert moved[keys.view("top")] == metadata.data_version(2, 1)  # as it is in another table now
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again without a pause."""
-    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=task_runner.CRASHES.max_retries))
+    assert moved[dg.AssetKey("top")] == metadata.data_version(2, 1)  # as it is in another table now
 
 
 PYTHON = shlex.quote(sys.executable)
@@ -160,9 +154,7 @@ DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
         (f"{PYTHON} -c ''", "sales: the process of this step ended without a result", 2),
     ],
 )
-def test_a_process_without_a_result(
-    pipeline: catalogue.Pipeline, at_once: None, command: str, said: str, again: int
-) -> None:
+def test_a_process_without_a_result(pipeline: catalogue.Pipeline, command: str, said: str, again: int) -> None:
     """Protects from a step that looks done, and from one that is tried again in vain."""
     result = run(pipeline, SubmittedSpark(command=command), "sales_update", DAYS)
     found, tries = failure(result)
@@ -203,7 +195,7 @@ def test_a_user_error_there_is_a_sentence_here(
 def test_the_variable_is_the_command(pipeline: catalogue.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SUBMIT_VARIABLE, "spark-submit --conf 'a=b c' job.py")
     defined: dg.Definitions = importlib.reload(importlib.import_module("deltafold.dagster.definitions")).defs
-    assert (defined.resources or {})["spark"].command == "spark-submit --conf 'a=b c' job.py"
+    assert (defined.resources or {})["deltafold"].command == "spark-submit --conf 'a=b c' job.py"
 
 
 def test_a_step_that_nobody_asks_for() -> None:
@@ -243,9 +235,7 @@ with watched(4, kill_process):
 
 
 @night
-def test_an_attempt_finishes_what_a_killed_one_began(
-    pipeline: catalogue.Pipeline, tmp_path: Path, host: None, at_once: None
-) -> None:
+def test_an_attempt_finishes_what_a_killed_one_began(pipeline: catalogue.Pipeline, tmp_path: Path, host: None) -> None:
     sales.drop(pipeline, "2013-01-01", [(1, "a", 5)])
     assert run(pipeline, SparkResource(), "sales_update", partition_key="2013-01-01").success
     sales.drop(pipeline, "2013-01-02", [(2, "a", 6)])
@@ -255,7 +245,7 @@ def test_an_attempt_finishes_what_a_killed_one_began(
     result = run(pipeline, killing, "sales_refresh")
     assert result.success
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__refresh"]
-    [view] = [event for event in result.get_asset_materialization_events() if event.asset_key == keys.view("sales")]
+    [view] = [event for event in result.get_asset_materialization_events() if event.asset_key == dg.AssetKey("sales")]
     assert view.materialization.metadata["verdict"].value == "resumed"
     assert [check.passed for check in result.get_asset_check_evaluations()] == [True]
 

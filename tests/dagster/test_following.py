@@ -7,20 +7,21 @@ import dagster as dg
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
-from deltafold.dagster import factory, keys, metadata
-from deltafold.dagster.resources import SparkResource
+from deltafold.dagster import metadata
+from deltafold.pipelines.catalogue import Pipeline
 from tests.dagster import sales
+from tests.dagster.shown import located
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
-LANDED = keys.landed("sales", "sales")
+LANDED = dg.AssetKey(["sales", "landed", "sales"])
 
 
 class Ticks:
     """The follow sensor of a pipeline; `landed` and `refreshed` report what runs would."""
 
-    def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
+    def __init__(self, folder: Path, instance: dg.DagsterInstance, pipeline: Pipeline | None = None) -> None:
         self.instance = instance
-        self.defined = factory.build({"sales": sales.declare(folder)}, {}, SparkResource())
+        self.defined = located(pipeline or sales.declare(folder))
         self.asked: set[str | None] = set()
 
     def landed(self, version: int, *days: str) -> None:
@@ -30,7 +31,7 @@ class Ticks:
 
     def refreshed(self, version: int, source: str = "sales") -> None:
         told = {metadata.CONSUMED: {source: version}}
-        self.instance.report_runless_asset_event(dg.AssetMaterialization(keys.view("sales"), metadata=told))
+        self.instance.report_runless_asset_event(dg.AssetMaterialization(dg.AssetKey("sales"), metadata=told))
 
     def tick(self) -> str | None:
         """Why nothing is asked for; None when a refresh is, for the first time with its run key."""
@@ -116,3 +117,18 @@ def test_it_waits_for_a_backfill_of_the_landing_asset(ticks: Ticks) -> None:
     assert ticks.tick() == "sales is behind sales; backfill b1 must end first."
     ticks.instance.update_backfill(backfill.with_status(BulkActionStatus.COMPLETED_SUCCESS))
     assert ticks.tick() is None
+
+
+def test_an_asset_of_the_users_is_followed_by_the_log_of_its_table(tmp_path: Path) -> None:
+    """Protects from a dataset that never follows an asset which tells no version, and from a refresh for nothing."""
+    pipeline = sales.declare(tmp_path, besides=sales.BESIDES)
+    sales.commit(pipeline.folder / "rates", 5)
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        ticks = Ticks(tmp_path, instance, pipeline)
+        ticks.refreshed(5, "rates")
+        rates = dg.AssetMaterialization("rates")
+        instance.report_runless_asset_event(rates)
+        assert ticks.tick() == UP_TO_DATE
+        sales.commit(pipeline.folder / "rates", 6)
+        instance.report_runless_asset_event(rates)
+        assert ticks.tick() is None

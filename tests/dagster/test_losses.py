@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.cli.orchestrator import Refreshed
-from deltafold.dagster import keys, runless
-from deltafold.dagster.checks import LOSS_CHECK
+from deltafold.dagster import runless
+from deltafold.dagster.dataset_step import LOSS_CHECK
 from deltafold.lake.protocol import Lake
 from tests.dagster import sales
 from tests.dagster.test_runs import DagsterSandbox, days
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore:view sales. it is rebuilt")
 
-VIEW = keys.view("sales")
+VIEW = dg.AssetKey("sales")
 
 
 def warned(found: Sequence[dg.AssetCheckEvaluation]) -> list[tuple[bool, dg.AssetCheckSeverity]]:

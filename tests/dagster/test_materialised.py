@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
-from deltafold.dagster.epochs import INPUT_VERSION
+from deltafold.dagster.metadata import INPUT_VERSION
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales

@@ -16,17 +16,17 @@ from deltafold.algebra.results.report import Landing, Report
 from deltafold.cli import commands as cli
 from deltafold.cli import orchestrator
 from deltafold.cli.orchestrator import Landed, Refreshed, Verified
-from deltafold.dagster import checks, following, keys, metadata, runless
+from deltafold.dagster import following, metadata, runless
+from deltafold.dagster.dataset_step import CHECK
 from deltafold.pipelines import catalogue, descriptions
 from tests.cli.pretended import ADDRESS, DESCRIPTION, DIFFERENT, EQUAL, REPORT, PretendedView, pretend
 from tests.dagster import sales
-from tests.dagster.shown import built, outdated
+from tests.dagster.shown import located, outdated
 from tests.pipelines.declared import PARTITIONED, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
-LANDED, RATES, VIEW = keys.landed("shop", "sales"), keys.external("shop", "rates"), keys.view("shop")
-STATE = keys.state("shop", "by_city")
+LANDED, RATES, VIEW = dg.AssetKey(["shop", "landed", "sales"]), dg.AssetKey("rates"), dg.AssetKey("shop")
 DAILY = "partitions: {kind: daily, start: 2024-05-01}\n"
 DAYS = ("2024-05-01", "2024-05-02")
 REFRESH = replace(REPORT, versions={"sales": (None, 1), "rates": (None, 7)})
@@ -42,7 +42,7 @@ class Pages:
         self.world = PretendedView()
         self.view: Any = self.world.opened()[1]
         descriptions.save_description(self.pipeline, DESCRIPTION, print)
-        self.defined = built(self.pipeline)
+        self.defined = located(self.pipeline)
 
     def landed(self, version: int, landed: tuple[str, ...], unchanged: tuple[str, ...] = ()) -> None:
         landing = Landing(
@@ -64,6 +64,12 @@ class Pages:
         event = self.instance.get_latest_materialization_event(key)
         assert event is not None and event.asset_materialization is not None
         return {name: value.value for name, value in event.asset_materialization.metadata.items()}
+
+    def seen(self, key: dg.AssetKey) -> object:
+        """The version of the last observation."""
+        [record] = self.instance.fetch_observations(key, limit=1).records
+        assert record.asset_observation is not None
+        return record.asset_observation.metadata["version"].value
 
     def stale(self) -> dict[str, list[str]]:
         return outdated(self.defined, self.instance)
@@ -88,14 +94,13 @@ def test_landing_refresh_and_check_are_shown_and_nothing_is_outdated(pages: Page
     runless.report_to(pages.instance, [Verified(pages.pipeline, pages.view, EQUAL)])
     assert pages.instance.get_materialized_partitions(LANDED) == set(DAYS)
     assert (pages.told(LANDED)["partition"], pages.told(LANDED)["rows landed"]) == ("landed", 20)
-    assert pages.told(STATE)["lineage key"] == "city"
     assert (pages.told(VIEW)["epoch"], pages.told(VIEW)["dagster/row_count"]) == (3, 2)
-    assert pages.told(RATES)["version"] == 7
+    assert pages.seen(RATES) == 7
     assert pages.stale() == {}
     assert not pages.asks()
     pages.landed(2, ("2024-05-03",), DAYS)
     pages.refreshed(epoch=4, versions={"sales": (1, 2), "rates": (7, 8)})
-    assert pages.told(RATES)["version"] == 8
+    assert pages.seen(RATES) == 8
     assert pages.stale() == {}
     assert not pages.asks()
 
@@ -110,18 +115,18 @@ def test_a_report_compiles_nothing(pages: Pages) -> None:
 
 
 def test_a_run_after_commands_finds_the_code_and_the_data_unchanged(pages: Pages) -> None:
-    """The tags are those of a run: a changed query, and a state of a newer epoch, are seen as in any asset."""
+    """The tags are those of a run: a changed query, and a newer version of a table, are seen as in any asset."""
     pages.landed(1, DAYS)
     pages.refreshed()
-    state = dg.AssetMaterialization(STATE, tags={"dagster/data_version": "1.4"})
-    pages.instance.report_runless_asset_event(state)
-    assert pages.stale()["shop"] == ["has a new dependency materialization"]
-    pages.refreshed(epoch=4)
+    seen = dg.AssetObservation(RATES, tags={"dagster/data_version": "8"}, metadata={"version": 8})
+    pages.instance.report_runless_asset_event(seen)
+    assert pages.stale() == {"shop": ["has a new dependency data version"]}
+    pages.refreshed(epoch=4, versions={"sales": (1, 1), "rates": (7, 8)})
     assert pages.stale() == {}
     (pages.pipeline.folder / "query.sql").write_text("SELECT 2 * count(*) AS n FROM sales")
     changed = catalogue.load("shop", pages.pipeline.folder.parent)
     descriptions.save_description(changed, DESCRIPTION, print)
-    pages.defined = built(changed)
+    pages.defined = located(changed)
     assert pages.stale()["shop"] == ["has a new code version"]
 
 
@@ -147,14 +152,14 @@ def test_a_check_is_of_the_last_materialisation(pages: Pages) -> None:
     """Protects from a check that the pages show as one of older data, and from rows in the event database."""
     pages.refreshed()
     runless.report_to(pages.instance, [Verified(pages.pipeline, pages.view, DIFFERENT)])
-    check = dg.AssetCheckKey(VIEW, checks.CHECK)
+    check = dg.AssetCheckKey(VIEW, CHECK)
     [record] = pages.instance.event_log_storage.get_latest_asset_check_execution_by_key([check]).values()
     found = record.evaluation
     assert found is not None and found.target_materialization_data is not None
     assert (found.passed, found.description) == (False, "shop differs.")
     assert found.metadata["extra rows"].value == 2
     assert "sample" not in found.metadata
-    last = following.last_materialisation(pages.instance, VIEW)
+    last = following.last_event(pages.instance, VIEW)
     assert last is not None and found.target_materialization_data.storage_id == last.storage_id
 
 
@@ -166,7 +171,7 @@ def test_dynamic_partitions_are_registered_before_they_are_reported(tmp_path: Pa
     assert pages.instance.get_materialized_partitions(LANDED) == {"monday", "tuesday"}
     assert pages.stale() == {}
     pages.landed(2, ("monday",), ("tuesday",))
-    assert pages.stale()["shop/state/by_city"] == ["has a new dependency data version"]
+    assert pages.stale()["shop"] == ["has a new dependency data version"]
     pages.refreshed(epoch=4, versions={"sales": (1, 2)})
     assert pages.stale() == {}
 
@@ -226,8 +231,8 @@ def test_views_below_are_reported_first_and_only_when_they_moved(tmp_path: Path)
             below=(replace(first, verdict=verdict),),
         )
         runless.report_to(instance, orchestrator.report_refresh(top, view, done))
-    assert (event_count(instance, keys.view("sales")), event_count(instance, keys.view("top"))) == (1, 2)
-    event = instance.get_latest_materialization_event(keys.view("top"))
+    assert (event_count(instance, dg.AssetKey("sales")), event_count(instance, dg.AssetKey("top"))) == (1, 2)
+    event = instance.get_latest_materialization_event(dg.AssetKey("top"))
     assert event is not None and event.asset_materialization is not None
     assert event.asset_materialization.metadata[metadata.CONSUMED].value == {"low": "1.1"}
     assert (event.asset_materialization.tags or {})["dagster/input_data_version/sales"] == "1.1"
@@ -274,9 +279,8 @@ def test_commands_report_where_dagster_home_is_set(home: Path, monkeypatch: pyte
         days = {"2024-05-01", "2024-05-02", "2024-05-03"}
         assert instance.get_materialized_partitions(LANDED) == days  # the failed refresh's landing too
         assert event_count(instance, VIEW) == 1
-        assert instance.get_latest_materialization_event(STATE) is not None
         [check] = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-            [dg.AssetCheckKey(VIEW, checks.CHECK)]
+            [dg.AssetCheckKey(VIEW, CHECK)]
         ).values()
         assert check.status.value == "SUCCEEDED"
 

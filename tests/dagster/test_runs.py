@@ -9,18 +9,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.api import View
-from deltafold.dagster import factory, keys, steps, task_runner
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import SparkResource
+from deltafold.dagster.task_runner import CRASHES
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from tests.dagster import sales
+from tests.dagster.shown import located
 from tests.night import night
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
-LANDED = keys.landed("sales", "sales")
-STATE, VIEW = keys.state("sales"), keys.view("sales")
+LANDED = dg.AssetKey(["sales", "landed", "sales"])
+VIEW = dg.AssetKey("sales")
 
 
 class DagsterSandbox:
@@ -30,7 +31,7 @@ class DagsterSandbox:
         self.pipeline = sales.declare(folder, more)
         self.spark = spark
         self.instance = dg.DagsterInstance.ephemeral()
-        self.defined = factory.build({"sales": self.pipeline}, {}, SparkResource())
+        self.defined = located(self.pipeline)
 
     def run(self, job: str, tags: Mapping[str, str] | None = None, **more) -> dg.ExecuteInProcessResult:
         chosen = self.defined.resolve_job_def(f"sales_{job}")
@@ -122,22 +123,21 @@ def test_a_materialised_view_tells_what_it_cost_and_what_it_is(bench: DagsterSan
     assert "sales" in str(told["explain"].value)
     assert str(told["cost"].value).startswith("![sales: seconds of the last 1 refreshes](data:image/png;base64,")
     assert {"jobs", "commits", "seconds", "versions", "plan", "dagster/uri"} <= told.keys()
-    assert "lineage key" in str(bench.told(STATE)["tables"].value)
+    assert "lineage key" in str(told["tables"].value)
     assert bench.told(LANDED)["partition"].value == "landed"
     assert bench.told(LANDED)["rows landed"].value == 2
 
 
-def test_the_second_load_of_the_code_knows_the_state_tables(quick: DagsterSandbox) -> None:
+def test_the_second_load_of_the_code_knows_the_columns(quick: DagsterSandbox) -> None:
     from deltafold.pipelines import descriptions
 
     sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
     assert quick.run("update", partition_key="2013-01-01").success
     described = descriptions.load_description(quick.pipeline)
     assert described is not None
-    again = factory.build({"sales": quick.pipeline}, {"sales": described}, SparkResource())
-    assert again.resolve_job_def("sales_refresh").execute_in_process(instance=quick.instance).success
-    [state] = [key for key in again.resolve_asset_graph().get_all_asset_keys() if "state" in key.path]
-    assert quick.told(state)["lineage key"].value
+    shown = located(quick.pipeline).resolve_asset_graph().get(VIEW).metadata
+    assert shown["dagster/column_schema"] == quick.told(VIEW)["dagster/column_schema"]
+    assert shown["dagster/column_lineage"] == quick.told(VIEW)["dagster/column_lineage"]
 
 
 def test_a_run_of_what_changed_lands_just_that(quick: DagsterSandbox) -> None:
@@ -171,7 +171,7 @@ def test_a_range_may_have_a_day_whose_folder_was_respelt(quick: DagsterSandbox) 
     declaration = quick.pipeline.folder / "pipeline.yaml"
     declaration.write_text(declaration.read_text().replace("day STRING", "day DATE"))
     quick.pipeline = catalogue.load("sales", quick.pipeline.folder.parent)
-    quick.defined = factory.build({"sales": quick.pipeline}, {}, SparkResource())
+    quick.defined = located(quick.pipeline)
     for number, day in enumerate(("01", "02"), start=1):
         sales.drop(quick.pipeline, f"2013-01-{day}", [(number, "a", number)])
     assert quick.run("update", days("01", "02")).success
@@ -206,7 +206,6 @@ def test_a_malformed_row_stops_the_run_with_a_sentence(
 
 def test_a_crash_is_tried_again(quick: DagsterSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     sales.drop(quick.pipeline, "2013-01-01", [(1, "a", 5)])
-    monkeypatch.setattr(steps, "CRASHES", dg.RetryPolicy(max_retries=task_runner.CRASHES.max_retries))
     crashes = [OSError("the disk blinked")]
     opened = SparkResource.open
 
@@ -216,7 +215,7 @@ def test_a_crash_is_tried_again(quick: DagsterSandbox, monkeypatch: pytest.Monke
         return opened(resource, pipeline)
 
     monkeypatch.setattr(SparkResource, "open", fragile)
-    quick.defined = factory.build({"sales": quick.pipeline}, {}, SparkResource())
+    quick.defined = located(quick.pipeline, retry_policy=dg.RetryPolicy(max_retries=CRASHES.max_retries))
     result = quick.run("update", partition_key="2013-01-01")
     assert result.success
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["sales__landed__sales"]
@@ -227,7 +226,7 @@ def test_a_changed_query_is_refused_and_rebuilt_on_demand(quick: DagsterSandbox)
     assert quick.run("update", partition_key="2013-01-01").success
     (quick.pipeline.folder / "query.sql").write_text("SELECT shop, min(amount) AS least FROM sales GROUP BY shop")
     changed = catalogue.load("sales", quick.pipeline.folder.parent)
-    quick.pipeline, quick.defined = changed, factory.build({"sales": changed}, {}, SparkResource())
+    quick.pipeline, quick.defined = changed, located(changed)
     refused = quick.run("refresh")
     assert not refused.success
     assert sentence(refused)

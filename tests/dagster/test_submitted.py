@@ -12,7 +12,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from deltafold.dagster import factory
 from deltafold.dagster.resources import SubmittedSpark
 from deltafold.pipelines import catalogue
 from deltafold.spark.cache import cache_folder
@@ -21,6 +20,7 @@ from deltafold.spark.jvm.jars import delta_jars
 from deltafold.spark.jvm.java import launch_environment, provide_java
 from tests.crash.cluster.machines import cluster
 from tests.dagster import sales
+from tests.dagster.shown import located
 from tests.night import night
 from tests.spark.machine import PYTHONPATH
 
@@ -56,7 +56,7 @@ def update(pipeline: catalogue.Pipeline, master: str, *options: str) -> dg.Execu
     job.write_text(JOB)
     command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", master, *options]
     command += ["--jars", ",".join(map(str, delta_jars())), "--conf", "spark.ui.enabled=false", str(job)]
-    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=shlex.join(command)))
+    defined = located(pipeline, SubmittedSpark(command=shlex.join(command)))
     return defined.resolve_job_def("sales_update").execute_in_process(partition_key="2013-01-01", raise_on_error=False)
 
 
@@ -86,7 +86,7 @@ def test_a_spark_without_delta(pipeline: catalogue.Pipeline) -> None:
     job = pipeline.folder.parent / "job.py"
     job.write_text(JOB)
     command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(job)]
-    defined = factory.build({"sales": pipeline}, {}, SubmittedSpark(command=shlex.join(command)))
+    defined = located(pipeline, SubmittedSpark(command=shlex.join(command)))
     update_job = defined.resolve_job_def("sales_update")
     result = update_job.execute_in_process(partition_key="2013-01-01", raise_on_error=False)
     [failed] = result.get_step_failure_events()

@@ -14,12 +14,12 @@ from typer.testing import CliRunner, Result
 from deltafold.api import Stream
 from deltafold.cli import commands as cli
 from deltafold.cli import exit_codes, scaffold
-from deltafold.dagster import automation, factory, keys
-from deltafold.dagster.resources import SparkResource
+from deltafold.dagster import automation
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import declaration_row
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from tests.dagster.shown import located
 from tests.night import night
 from tests.pipelines.declared import write
 
@@ -76,13 +76,13 @@ def test_commands_land_a_stream(in_memory: Lake, home: Path, spark: SparkSession
 def test_dagster_lands_a_stream(in_memory: Lake, home: Path, spark: SparkSession) -> None:
     """Protects from a run that refreshes without what has arrived."""
     pipeline = catalogue.load("clicks", home.parent)
-    defined = factory.build({"clicks": pipeline}, {}, SparkResource())
+    defined = located(pipeline)
     before = automation.signatures_of(pipeline, datetime.now(UTC))
     (home / "in" / "a.json").write_text('{"id":1,"page":"a"}\n')
     assert automation.changed_keys(before, automation.signatures_of(pipeline, datetime.now(UTC))) == ["*"]
     instance = dg.DagsterInstance.ephemeral()
     assert defined.resolve_job_def("clicks_update").execute_in_process(instance=instance).success
-    event = instance.get_latest_materialization_event(keys.landed("clicks", "clicks"))
+    event = instance.get_latest_materialization_event(dg.AssetKey(["clicks", "landed", "clicks"]))
     assert event is not None and event.asset_materialization is not None
     assert event.asset_materialization.metadata["rows landed"].value == 1
     _, view = catalogue.open(pipeline, spark)

@@ -1,16 +1,22 @@
-"""Maintained views, and pipelines, as assets of Dagster.
+"""Maintained views, and pipelines, as assets of Dagster (docs/dagster.md).
 
-In a project that has assets already (docs/dagster.md), take what you need, and no more comes along:
+Take what you need, and no more comes along:
 
-    maintained_view, TableSource           one maintained dataset
-    deltafold_assets, landing_assets       the pipelines of a folder, and the input files that they land
-    DeltafoldTranslator                    their keys, groups, owners, tags and sources, for you to override
-    watched_table                          a Delta table that others write
-    maintenance_job                        compacts their tables, on a schedule of yours
-    SparkResource, SubmittedSpark, PipesSpark    where Spark runs
-    MaintainedView, DeltafoldPipeline      the same as components, for defs.yaml
+    maintained_view, TableSource            one maintained dataset
+    deltafold_assets, pipeline_steps        the pipelines of a folder: as one step, or as one each
+    landing_assets                          the input files that they land
+    watched_table, source_tables            Delta tables that others write
+    DeltafoldTranslator                     keys, groups, owners, tags and sources, for you to override
+    SparkResource, SubmittedSpark, PipesSpark, spark_resource    where Spark runs
+    MaintainedView, DeltafoldPipeline       the same as components, for defs.yaml
 
-Or take a whole code location, with jobs, schedules, sensors and checks of every pipeline: `load_definitions`.
+What starts runs, if you want more than automation conditions:
+
+    pipeline_jobs, maintenance_job          land, refresh, check, compact
+    pipeline_schedules                      as the pipelines declare
+    pipeline_sensors                        new files, new versions of tables, datasets behind their sources
+
+`load_definitions` has all of these, for every pipeline of a folder.
 
 The names are imported at their first use, so that importing this package needs no Dagster.
 """
@@ -23,22 +29,25 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
+    from deltafold.dagster.automation import maintenance_job, pipeline_jobs, pipeline_schedules, pipeline_sensors
     from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
-    from deltafold.dagster.factory import load_definitions
+    from deltafold.dagster.location import load_definitions
     from deltafold.dagster.maintained import (
         TableSource,
         deltafold_assets,
         landing_assets,
         maintained_view,
-        maintenance_job,
+        pipeline_steps,
+        source_tables,
         watched_table,
     )
-    from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark
+    from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark, spark_resource
     from deltafold.dagster.translator import DeltafoldTranslator
 
 __all__ = [
     "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource", "SubmittedSpark",
     "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "maintenance_job",
+    "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps", "source_tables", "spark_resource",
     "watched_table",
 ]  # fmt: skip
 
@@ -52,9 +61,15 @@ _MODULES = {
     "TableSource": "maintained",
     "deltafold_assets": "maintained",
     "landing_assets": "maintained",
-    "load_definitions": "factory",
+    "load_definitions": "location",
     "maintained_view": "maintained",
-    "maintenance_job": "maintained",
+    "maintenance_job": "automation",
+    "pipeline_jobs": "automation",
+    "pipeline_schedules": "automation",
+    "pipeline_sensors": "automation",
+    "pipeline_steps": "maintained",
+    "source_tables": "maintained",
+    "spark_resource": "resources",
     "watched_table": "maintained",
 }
 

@@ -1,17 +1,18 @@
-"""Define what starts the runs of a pipeline: its jobs, schedules and sensors. None of them starts a JVM.
+"""Define what starts the runs of datasets, for a project that wants it: jobs, schedules and sensors. None starts a JVM.
 
     <name>_update     job: lands the run's partition, or range of partitions, then refreshes and checks, in one run and
                       one Spark. A backfill of it over many partitions is one run for each unbroken range.
     <name>_refresh    job: refreshes from the landed tables, and checks
-    check_<name>      job: compares all of the view with the batch query
+    check_<name>      job: compares all of the dataset with the batch query
+    maintain_<name>   job: compacts the tables, and removes old files that no reader needs
     <name>_folders    sensor of new, changed or removed partition folders of Files sources, and of files of streams: one
                       run that lands and refreshes
-    <name>_tables     sensor of new versions of external Delta tables: an event on that table's asset; a table declared
-                      by its name in the catalog is watched at the path that the last refresh found
-    <name>_follow     sensor of a view that is behind its sources' events: one refresh
+    <name>_tables     sensor of new versions of Delta tables that no asset writes: an observation of that table's asset;
+                      a table declared by its name in the catalog is watched at the path that the last refresh found
+    <name>_follow     sensor of a dataset that is behind its sources' events: one refresh
 
 Partitioned and unpartitioned assets share a run: it contains the refresh step once, however many partitions it lands. A
-pipeline that lands nothing has no update job. `maintain_<name>` is defined with its step (`steps`).
+pipeline that lands nothing has no update job.
 
 The sensors of folders and of tables are off until they are switched on (Dagster's pages, Automation). `<name>_follow`
 is on from the start: it starts the refresh that follows a landing or a backfill started by hand.
@@ -23,17 +24,22 @@ it refreshes from the sources. A declared schedule is on from the start.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
-from deltafold.dagster import checks, epochs, following, keys
+from deltafold.dagster import following, metadata
+from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
 from deltafold.dagster.folders import delta_version, partition_signatures
+from deltafold.dagster.following import refresh_job, update_job
+from deltafold.dagster.landing_step import landing_op
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
+from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.tasks import MaintainTask
 
 INTERVAL = 30  # seconds between two ticks of a sensor
 WEEKLY = "0 3 * * 0"
@@ -41,35 +47,107 @@ AssetJob = Any
 """What dg.define_asset_job returns: its class has no public name."""
 
 
-def jobs_of(pipeline: Pipeline) -> Sequence[AssetJob]:
-    """Return the jobs of a pipeline; their steps run in one process, so that they share one Spark."""
-    name = pipeline.name
-    refreshed = dg.AssetSelection.assets(keys.view(name)).required_multi_asset_neighbors()
-    refresh: AssetJob = dg.define_asset_job(  # pyright: ignore[reportUnknownMemberType]
-        keys.refresh_job(name),
-        selection=refreshed,
-        description=f"Refreshes {name} from the landed tables, and checks it.",
-    )
-    check: AssetJob = dg.define_asset_job(  # pyright: ignore[reportUnknownMemberType]
-        keys.check_job_name(name),
-        selection=dg.AssetSelection.checks(dg.AssetCheckKey(keys.view(name), checks.CHECK)),
-        config={"ops": {keys.check_op(name, checks.CHECK): {"config": {"sample": checks.WHOLE_SHARE}}}},
-        description=f"Compares all of {name} with the batch query.",
-    )
-    if not pipeline.landed:
-        return [refresh, check]
-    landed = dg.AssetSelection.assets(*(keys.landed(name, source) for source in pipeline.landed))
-    update: AssetJob = dg.define_asset_job(  # pyright: ignore[reportUnknownMemberType]
-        keys.update_job(name),
-        selection=landed | refreshed,
-        description=f"Lands files for {name}, then refreshes and checks it.",
-    )
-    return [refresh, update, check]
+def pipeline_jobs(*assets: dg.AssetsDefinition) -> Sequence[AssetJob | dg.JobDefinition]:
+    """Return the jobs of datasets: `<name>_update`, `<name>_refresh`, `check_<name>` and `maintain_<name>`.
+
+    Args:
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+
+    Raises:
+        UsageError: for assets of any other kind.
+    """
+    return [job for each in assets for dataset in step_of(each).datasets for job in _jobs(each, dataset)]
 
 
-def _landing_config(pipeline: Pipeline, sources: Sequence[str]) -> Mapping[str, Any]:
+def _jobs(assets: dg.AssetsDefinition, dataset: Dataset) -> list[AssetJob | dg.JobDefinition]:
+    name, step = dataset.name, step_of(assets)
+    refreshed = dg.AssetSelection.assets(dataset.key)
+    jobs = [_define(refresh_job(name), refreshed, f"Refreshes {name} from the landed tables, and checks it.")]
+    if dataset.landed:
+        landed = dg.AssetSelection.assets(*dataset.landed.values())
+        text = f"Lands files for {name}, then refreshes and checks it."
+        jobs.append(_define(update_job(name), landed | refreshed, text))
+    if dataset.checked:
+        checked = dg.AssetSelection.checks(dg.AssetCheckKey(dataset.key, CHECK))
+        config = {"ops": {assets.op.name: {"config": {"sample": "100%"}}}}
+        jobs.append(_define(_check_job(name), checked, f"Compares all of {name} with the batch query.", config))
+    return [*jobs, _maintain(_maintain_job(name), f"{name}__maintain", [replace(step, datasets=(dataset,))], CRASHES)]
+
+
+def _define(
+    name: str, selection: dg.AssetSelection, description: str, config: Mapping[str, Any] | None = None
+) -> AssetJob:
+    return dg.define_asset_job(name, selection=selection, config=config, description=description)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _check_job(pipeline: str) -> str:
+    return f"check_{pipeline}"
+
+
+def _maintain_job(pipeline: str) -> str:
+    return f"maintain_{pipeline}"
+
+
+class UpkeepConfig(dg.Config):
+    """Configuration of the maintenance in one run."""
+
+    retention_hours: float = 168
+
+
+def maintenance_job(
+    *assets: dg.AssetsDefinition, name: str = "maintain_deltafold", retry_policy: dg.RetryPolicy | None = CRASHES
+) -> dg.JobDefinition:
+    """Return a job that compacts the tables of datasets, and removes old files that no reader needs; schedule it.
+
+    No row changes, so no asset is materialised unless its tables were copied into more buckets.
+
+    Args:
+        assets: results of `maintained_view`, `deltafold_assets` or `pipeline_steps`.
+        name: of the job.
+        retry_policy: of its step.
+
+    Raises:
+        UsageError: for assets of any other kind.
+    """
+    return _maintain(name, f"{name}__step", [step_of(each) for each in assets], retry_policy)
+
+
+def _maintain(name: str, op: str, steps: Sequence[Step], retry_policy: dg.RetryPolicy | None) -> dg.JobDefinition:
+    names = [dataset.name for step in steps for dataset in step.datasets]
+
+    @dg.op(
+        name=op,
+        out=dg.Out(dg.Nothing),
+        required_resource_keys={step.resource_key for step in steps if step.resource_key},
+        retry_policy=retry_policy,
+        pool=steps[0].pool if len(steps) == 1 else None,
+    )
+    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig) -> None:
+        shown: dict[str, dg.MetadataValue] = {}
+        for step in steps:
+            spark = find_runner(context, step.resource_key)
+            for dataset in step.datasets:
+                done = spark.run(context, dataset.pipeline, MaintainTask(config.retention_hours))
+                if done.copied is not None:
+                    context.log_event(materialisation(dataset, done.copied, {}))
+                context.log.info(f"{dataset.name}: {done.upkeep.sentence}")
+                of_dataset = metadata.of_upkeep(done.upkeep).items()
+                shown |= {f"{dataset.name}: {what}" if len(names) > 1 else what: value for what, value in of_dataset}
+        context.add_output_metadata(shown)
+
+    @dg.job(  # pyright: ignore[reportUnknownMemberType]
+        name=name, description=f"Maintains the tables of {', '.join(names)}: compaction, and removal of old files."
+    )
+    def job() -> None:
+        maintain()
+
+    return job
+
+
+def _landing_config(dataset: Dataset, sources: Sequence[str]) -> Mapping[str, Any]:
     """Return run config with which landing steps land changed partitions only, instead of all of the run."""
-    return {"ops": {keys.landing_op(pipeline.name, source): {"config": {"changed_only": True}} for source in sources}}
+    changed_only = {"config": {"changed_only": True}}
+    return {"ops": {landing_op(dataset.landed[source]): changed_only for source in sources}}
 
 
 Signatures = Mapping[str, Mapping[str, str]]
@@ -107,27 +185,24 @@ def changed_keys(before: Signatures, after: Signatures) -> Sequence[str]:
     return sorted(changed)
 
 
-def request_landing(
-    pipeline: Pipeline, changed: Sequence[str], refreshed: Sequence[dg.AssetKey], instance: dg.DagsterInstance
-) -> Arrivals:
+def request_landing(dataset: Dataset, changed: Sequence[str], instance: dg.DagsterInstance) -> Arrivals:
     """Return the run that lands the changed partitions and refreshes.
 
     Args:
-        pipeline: the pipeline, which lands at least one source.
+        dataset: of a pipeline that lands at least one source.
         changed: keys that changed, at least one.
-        refreshed: the assets of its refresh step.
         instance: knows the dynamic partitions so far.
     """
-    job = keys.update_job(pipeline.name)
+    pipeline, job = dataset.pipeline, update_job(dataset.name)
     partitions = [key for key in changed if key != UNPARTITIONED]
     if not partitions and pipeline.partitioned:
         whole = [source for source in pipeline.landed if source not in pipeline.partitioned]
-        selection = [*(keys.landed(pipeline.name, source) for source in whole), *refreshed]
-        config = _landing_config(pipeline, whole)
+        selection = [*(dataset.landed[source] for source in whole), dataset.key]
+        config = _landing_config(dataset, whole)
         return Arrivals(dg.RunRequest(job_name=job, asset_selection=selection, run_config=config), [])
     order, new_keys = _order(pipeline, partitions, instance)
     tags = range_tags(partitions, order) if partitions else None
-    config = _landing_config(pipeline, pipeline.landed)
+    config = _landing_config(dataset, pipeline.landed)
     return Arrivals(dg.RunRequest(job_name=job, tags=tags, run_config=config), new_keys)
 
 
@@ -143,23 +218,30 @@ def _order(
     return (partitions.get_partition_keys(datetime.now(UTC)) if partitions else []), []
 
 
-def schedules_of(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> Sequence[dg.ScheduleDefinition]:
-    """Return the declared schedules of a pipeline, and that of its maintenance, which is weekly if none is declared.
+def pipeline_schedules(*assets: dg.AssetsDefinition) -> Sequence[dg.ScheduleDefinition]:
+    """Return the schedules of datasets that their pipelines declare, for the jobs of `pipeline_jobs`.
+
+    That of maintenance is weekly, and off, if none is declared.
 
     Args:
-        pipeline: the pipeline.
-        refreshed: the assets of its refresh step.
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+
+    Raises:
+        UsageError: for assets of any other kind.
     """
-    name = pipeline.name
-    declared = pipeline.declaration
+    return [schedule for each in assets for dataset in step_of(each).datasets for schedule in _schedules(dataset)]
+
+
+def _schedules(dataset: Dataset) -> list[dg.ScheduleDefinition]:
+    name, declared = dataset.name, dataset.pipeline.declaration
     cron, is_on = (declared.maintain, True) if declared.maintain else (WEEKLY, False)
     maintenance = f"Maintains the tables of {name}: {cron}{'' if is_on else ', once it is turned on'}."
-    schedules = [_schedule(keys.maintain_job(name), cron, maintenance, on=is_on)]
-    if declared.check.schedule:
+    schedules = [_schedule(_maintain_job(name), cron, maintenance, on=is_on)]
+    if declared.check.schedule and dataset.checked:
         checking = f"Compares all of {name} with the batch query, as declared: {declared.check.schedule}."
-        schedules.append(_schedule(keys.check_job_name(name), declared.check.schedule, checking, on=True))
+        schedules.append(_schedule(_check_job(name), declared.check.schedule, checking, on=True))
     if declared.schedule:
-        schedules.append(_updates(pipeline, declared.schedule, refreshed))
+        schedules.append(_updates(dataset, declared.schedule))
     return schedules
 
 
@@ -175,27 +257,26 @@ def _schedule(job: str, cron: str, description: str, *, on: bool) -> dg.Schedule
     )
 
 
-def _updates(pipeline: Pipeline, cron: str, refreshed: Sequence[dg.AssetKey]) -> dg.ScheduleDefinition:
+def _updates(dataset: Dataset, cron: str) -> dg.ScheduleDefinition:
     """Return the schedule that lands and refreshes."""
 
     @dg.schedule(  # pyright: ignore[reportUnknownMemberType]
-        name=f"{pipeline.name}_schedule",
+        name=f"{dataset.name}_schedule",
         cron_schedule=cron,
-        job_name=keys.update_job(pipeline.name) if pipeline.landed else keys.refresh_job(pipeline.name),
+        job_name=(update_job if dataset.landed else refresh_job)(dataset.name),
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Keeps {pipeline.name} up to date as declared: {cron}.",
+        description=f"Keeps {dataset.name} up to date as declared: {cron}.",
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return _due(pipeline, refreshed, context)
+        return _due(dataset, context)
 
     return tick
 
 
-def _due(
-    pipeline: Pipeline, refreshed: Sequence[dg.AssetKey], context: dg.ScheduleEvaluationContext
-) -> dg.RunRequest | dg.SkipReason:
+def _due(dataset: Dataset, context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     """Return the run that a tick starts, or the reason for none."""
+    pipeline = dataset.pipeline
     now = context.scheduled_execution_time
     if not pipeline.partitioned:
         return dg.RunRequest()
@@ -207,23 +288,43 @@ def _due(
     present = changed_keys({}, signatures_of(pipeline, now))
     if not present:
         return dg.SkipReason(f"There are no files yet for {', '.join(pipeline.landed)}.")
-    arrivals = request_landing(pipeline, present, refreshed, context.instance)
+    arrivals = request_landing(dataset, present, context.instance)
     if arrivals.new_keys:
         context.instance.add_dynamic_partitions(pipeline.name, arrivals.new_keys)
     return arrivals.request
 
 
-def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.SensorDefinition:
-    """Watch the folders of a pipeline's Files sources, and of its streams of files on this machine.
+def pipeline_sensors(*assets: dg.AssetsDefinition) -> Sequence[dg.SensorDefinition]:
+    """Return the sensors of datasets, for the jobs of `pipeline_jobs`.
+
+    `<name>_follow` refreshes, `<name>_folders` lands new files, and `<name>_tables` observes the Delta tables that no
+    asset of the code location writes.
 
     Args:
-        pipeline: the pipeline, which lands at least one source.
-        refreshed: the assets of its refresh step.
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+
+    Raises:
+        UsageError: for assets of any other kind.
     """
+    return [sensor for each in assets for dataset in step_of(each).datasets for sensor in _sensors(dataset)]
+
+
+def _sensors(dataset: Dataset) -> list[dg.SensorDefinition]:
+    sensors = [_follow_sensor(dataset)]
+    if dataset.pipeline.folders:
+        sensors.append(_folder_sensor(dataset))
+    if watched := _watched_tables(dataset.pipeline):
+        sensors.append(_table_sensor(dataset, watched))
+    return sensors
+
+
+def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
+    """Watch the folders of a pipeline's Files sources, and of its streams of files on this machine."""
+    pipeline = dataset.pipeline
 
     @dg.sensor(  # pyright: ignore[reportUnknownMemberType]
         name=f"{pipeline.name}_folders",
-        job_name=keys.update_job(pipeline.name),
+        job_name=update_job(pipeline.name),
         minimum_interval_seconds=INTERVAL,
         description=f"Lands new and changed files for {pipeline.name}, then refreshes, in one run.",
     )
@@ -233,7 +334,7 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
         changed = changed_keys(before, after)
         if not changed:
             return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.folders)}.")
-        arrivals = request_landing(pipeline, changed, refreshed, context.instance)
+        arrivals = request_landing(dataset, changed, context.instance)
         new = [dg.AddDynamicPartitionsRequest(pipeline.name, arrivals.new_keys)] if arrivals.new_keys else []
         return dg.SensorResult(
             run_requests=[arrivals.request], dynamic_partitions_requests=new, cursor=json.dumps(after, sort_keys=True)
@@ -242,9 +343,9 @@ def folder_sensor(pipeline: Pipeline, refreshed: Sequence[dg.AssetKey]) -> dg.Se
     return folders
 
 
-def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Watch the external Delta tables that a pipeline reads, without `invariant` ones, which never change."""
-    watched = watched_tables(pipeline)
+def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefinition:
+    """Watch Delta tables that a pipeline reads, by the names of their sources."""
+    pipeline = dataset.pipeline
     by_name = [name for name in watched if pipeline.declaration.sources[name].table]
     named = (
         f" The location of {', '.join(by_name)} is the one that the last refresh found in the catalog."
@@ -259,49 +360,52 @@ def table_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     )
     def tables(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         before: dict[str, int] = json.loads(context.cursor or "{}")
-        paths = {name: following.find_location(pipeline, name, context.instance) for name in watched}
+        graph = context.repository_def.asset_graph if context.repository_def else None
+        others = [name for name in watched if not (graph and dataset.sources[name] in graph.materializable_asset_keys)]
+        paths = {name: following.find_location(dataset, name, context.instance) for name in others}
         seen = {name: delta_version(path) for name, path in paths.items() if path is not None}
         after = {name: version for name, version in seen.items() if version is not None}
         events = [
-            epochs.table_version(keys.external(pipeline.name, name), version, "was found in the table's log")
+            metadata.table_version(dataset.sources[name], version, "was found in the table's log")
             for name, version in after.items()
             if before.get(name) != version
         ]
         if not events:
-            unknown = [following.unknown_location(pipeline, name) for name in watched if name not in seen]
+            unknown = [following.unknown_location(pipeline, name) for name in others if name not in seen]
             return dg.SkipReason(" ".join([*([f"No new version of {', '.join(seen)}."] if seen else []), *unknown]))
         return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
 
     return tables
 
 
-def follow_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Refresh a view that is behind its sources, once no run that changes them is under way."""
+def _follow_sensor(dataset: Dataset) -> dg.SensorDefinition:
+    """Refresh a dataset that is behind its sources, once no run that changes them is under way."""
+    name = dataset.name
 
     @dg.sensor(  # pyright: ignore[reportUnknownMemberType]
-        name=f"{pipeline.name}_follow",
-        job_name=keys.refresh_job(pipeline.name),
+        name=f"{name}_follow",
+        job_name=refresh_job(name),
         minimum_interval_seconds=INTERVAL,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Refreshes {pipeline.name} after a landing, a backfill or a new version of what it reads.",
+        description=f"Refreshes {name} after a landing, a backfill or a new version of what it reads.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Queried first: work that ends between the two queries is then found at the next tick.
-        waiting = following.under_way(pipeline, context.instance)
-        events = following.last_events(pipeline, context.instance)
+        waiting = following.under_way(dataset, context.instance)
+        events = following.last_events(dataset, context.instance)
         if not events:
-            return dg.SkipReason(f"Nothing that {pipeline.name} reads has been landed, or seen by Dagster, yet.")
-        late = following.behind(events, following.consumed_versions(pipeline, context.instance))
+            return dg.SkipReason(f"Nothing that {name} reads has been landed, or seen by Dagster, yet.")
+        late = following.behind(events, following.consumed_versions(dataset, context.instance))
         if not late:
-            return dg.SkipReason(f"{pipeline.name} is up to date with its sources.")
+            return dg.SkipReason(f"{name} is up to date with its sources.")
         if waiting:
-            return dg.SkipReason(f"{pipeline.name} is behind {', '.join(late)}; {waiting} must end first.")
-        return dg.RunRequest(run_key=" ".join(f"{name}:{events[name].number}" for name in sorted(events)))
+            return dg.SkipReason(f"{name} is behind {', '.join(late)}; {waiting} must end first.")
+        return dg.RunRequest(run_key=" ".join(f"{source}:{events[source].number}" for source in sorted(events)))
 
     return follow
 
 
-def watched_tables(pipeline: Pipeline) -> Sequence[str]:
+def _watched_tables(pipeline: Pipeline) -> Sequence[str]:
     """Return the Delta sources that may get new versions."""
     sources = pipeline.declaration.sources.items()
     return [name for name, source in sources if (source.delta or source.table) and not source.invariant]

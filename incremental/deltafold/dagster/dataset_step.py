@@ -1,7 +1,16 @@
-"""Refresh several datasets in one step of a user's project: the selected ones in order, each with its check.
+"""Refresh several datasets in one step: the selected ones in order, each with its checks.
 
-A dataset is one asset, whatever states it has. All of a step share one Spark. One that fails, or differs from its
-query, stops its readers and no others: those are materialised, and then the step fails.
+A dataset is one asset, whatever states it has (D-184). All of a step share one Spark. One that fails, or differs from
+its query, stops its readers and no others: those are materialised, and then the step fails.
+
+A refresh is not partitioned: it consumes all landed changes, from the last epoch's versions to the newest ones. It
+materialises the dataset also if nothing changed, with that verdict and the same data version, so that freshness finds
+it up to date and downstream assets do not count it as new.
+
+    equals_batch    runs the query at the versions of the last epoch, and compares every row, duplicates counted, of a
+                    share of the keys (`check: {sample: 1%}`; another share after each epoch). It is blocking.
+    sources_kept    warns where a refresh rebuilt the dataset, since a source had lost what the last epoch read; only
+                    with `on_lost: rebuild`. It does not block: the rebuilt dataset is right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +20,12 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import dagster as dg
+from pydantic import Field
 
 from deltafold.algebra.errors import UsageError
-from deltafold.dagster import epochs, metadata
-from deltafold.dagster.checks import CHECK, describe_loss, loss_check
-from deltafold.dagster.following import of_tables
-from deltafold.dagster.steps import RefreshConfig
-from deltafold.dagster.task_runner import StepContext, TaskRunner
+from deltafold.algebra.results.report import Report
+from deltafold.dagster import metadata
+from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import Pipeline
@@ -26,6 +34,9 @@ from deltafold.pipelines.tasks import RefreshedView, RefreshTask, VerifyTask
 
 if TYPE_CHECKING:
     from deltafold.dagster.resources import SparkResource
+
+CHECK = "equals_batch"
+LOSS_CHECK = "sources_kept"
 
 Result = dg.MaterializeResult[Any] | dg.AssetCheckResult
 
@@ -40,14 +51,52 @@ class Dataset:
     checked: bool
 
     @property
+    def name(self) -> str:
+        """The name of its pipeline."""
+        return self.pipeline.name
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The key of its asset."""
+        return self.spec.key
+
+    @property
+    def landed(self) -> Mapping[str, dg.AssetKey]:
+        """The assets of the sources that its pipeline lands, by name."""
+        return {source: self.sources[source] for source in self.pipeline.landed}
+
+    @property
     def checks(self) -> list[dg.AssetCheckSpec]:
         """The checks that its step does."""
         checks: list[dg.AssetCheckSpec] = []
         if self.checked:
             share = self.pipeline.declaration.check.sample
             text = f"{share} of the keys equal the batch query on the same source versions, duplicates counted."
-            checks.append(dg.AssetCheckSpec(CHECK, asset=self.spec.key, blocking=True, description=text))
-        return [*checks, *loss_check(self.pipeline, self.spec.key)]
+            checks.append(dg.AssetCheckSpec(CHECK, asset=self.key, blocking=True, description=text))
+        if self.pipeline.declaration.on_lost == "rebuild":
+            text = "No source had lost what the last epoch read; otherwise the view was rebuilt, as `on_lost` asks for."
+            checks.append(dg.AssetCheckSpec(LOSS_CHECK, asset=self.key, description=text))
+        return checks
+
+
+@dataclass(frozen=True)
+class Step:
+    """What automation has to know of a step."""
+
+    datasets: tuple[Dataset, ...]
+    resource_key: str | None
+    pool: str | None
+
+
+class RefreshConfig(dg.Config):
+    """Configuration of the refreshes and checks in one run."""
+
+    rebuild: bool = Field(
+        default=False, description="Rebuild the state from the sources, as after a change of the query."
+    )
+    sample: str | None = Field(
+        default=None, description="The share of keys to compare, such as 1%; by default as the pipeline declares."
+    )
 
 
 def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *, checked: bool) -> list[Dataset]:
@@ -91,23 +140,28 @@ def refresh_step(
     )
     def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
-        yield from _Run(context, runner, _with_keys_of(context, datasets), below, rebuild=config.rebuild).results()
+        yield from _Run(context, runner, _with_keys_of(context, datasets), below, config).results()
 
-    _DATASETS[refresh.node_def] = tuple(datasets)
-    return refresh
-
-
-_DATASETS: WeakKeyDictionary[Any, tuple[Dataset, ...]] = WeakKeyDictionary()
-"""The datasets of each step, by the definition of its op."""
+    return register(refresh, Step(tuple(datasets), resource_key, pool))
 
 
-def datasets_of(assets: dg.AssetsDefinition) -> tuple[Dataset, ...]:
-    """Return the datasets that a step refreshes; raises UsageError for any other assets."""
-    found = _DATASETS.get(assets.node_def) if assets.is_executable else None
-    if found is None:
+_STEPS: WeakKeyDictionary[Any, Step] = WeakKeyDictionary()
+"""The steps, by the definitions of their ops."""
+
+
+def register(assets: dg.AssetsDefinition, step: Step) -> dg.AssetsDefinition:
+    """Return the assets, which `step_of` finds from now on."""
+    _STEPS[assets.node_def] = step
+    return assets
+
+
+def step_of(assets: dg.AssetsDefinition) -> Step:
+    """Return the step of maintained assets; raises UsageError for any others."""
+    step = _STEPS.get(assets.node_def) if assets.is_executable else None
+    if step is None:
         names = ", ".join(sorted(key.to_user_string() for key in assets.keys))
         raise UsageError(f"asset {names}: it is not maintained by Deltafold. Name the Delta table that it writes.")
-    return found
+    return step
 
 
 def _with_keys_of(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
@@ -127,14 +181,13 @@ class _Run:
         spark: TaskRunner,
         datasets: Sequence[Dataset],
         below: Sequence[Dataset],
-        *,
-        rebuild: bool,
+        config: RefreshConfig,
     ) -> None:
         self._context = context
         self._spark = spark
         self._datasets = datasets
-        self._known = {dataset.pipeline.name: dataset for dataset in (*below, *datasets)}
-        self._rebuild = rebuild
+        self._known = {dataset.name: dataset for dataset in (*below, *datasets)}
+        self._config = config
         self._failures: dict[str, dg.Failure] = {}
         self._stopped: set[str] = set()  # datasets whose readers cannot be refreshed
 
@@ -142,7 +195,7 @@ class _Run:
         """Yield the results of the selected datasets and checks; raise Failure at the end if one failed."""
         checks = {(key.asset_key, key.name) for key in self._context.selected_asset_check_keys}
         for dataset in self._datasets:
-            key, name = dataset.spec.key, dataset.pipeline.name
+            key, name = dataset.key, dataset.name
             if below := sorted(self._stopped & {pipeline.name for pipeline in dataset.pipeline.chain}):
                 self._context.log.warning(f"{name}: not refreshed, because it reads {', '.join(below)}.")
                 self._stopped.add(name)
@@ -159,34 +212,51 @@ class _Run:
             raise _together(self._failures)
 
     def _refresh(self, dataset: Dataset, checks: set[tuple[dg.AssetKey, str]]) -> Iterator[Result]:
-        done = self._spark.run(self._context, dataset.pipeline, RefreshTask(rebuild=self._rebuild))
+        done = self._spark.run(self._context, dataset.pipeline, RefreshTask(rebuild=self._config.rebuild))
         report = done.report
         (self._context.log.warning if report.lost else self._context.log.info)(report.sentence)
-        for below in done.below:
-            if lower := self._known.get(below.report.view):
-                self._context.log_event(_event_below(lower, below))
+        self._save_descriptions(dataset.pipeline, done)
+        for refreshed in done.below:
+            if below := self._known.get(refreshed.report.view):
+                self._report_below(below, refreshed)
+        # Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated.
         versions = {
-            self._known[below.view].spec.key: metadata.data_version(below.generation, below.epoch)
+            self._known[below.view].key: metadata.data_version(below.generation, below.epoch)
             for below in report.below
             if below.view in self._known
         }
         yield dg.MaterializeResult(
-            asset_key=dataset.spec.key,
+            asset_key=dataset.key,
             metadata=shown_metadata(dataset, done),
             data_version=dg.DataVersion(metadata.data_version(report.generation, report.epoch)),
-            tags=epochs.input_tags(versions),
+            tags=metadata.input_tags(versions),
         )
-        for check in loss_check(dataset.pipeline, dataset.spec.key):
-            if (check.asset_key, check.name) in checks:
-                yield dg.AssetCheckResult(asset_key=check.asset_key, check_name=check.name, **describe_loss(report))
+        if (dataset.key, LOSS_CHECK) in checks:
+            yield dg.AssetCheckResult(asset_key=dataset.key, check_name=LOSS_CHECK, **describe_loss(report))
+
+    def _save_descriptions(self, pipeline: Pipeline, done: RefreshedView) -> None:
+        """Store the descriptions of plans on this machine; another one may have refreshed the datasets."""
+        chain = {each.name: each for each in (*pipeline.chain, pipeline)}
+        for refreshed in (*done.below, done):
+            of_chain = chain[refreshed.report.view]
+            if of_chain.in_folder:
+                descriptions.save_description(of_chain, refreshed.description, self._context.log.info)
+
+    def _report_below(self, dataset: Dataset, done: RefreshedView) -> None:
+        """Materialise a dataset that a reader's refresh took to another epoch, and warn if it was rebuilt."""
+        self._context.log_event(materialisation(dataset, done, {}))
+        for warning in loss_events(dataset, done.report):
+            self._context.instance.report_runless_asset_event(warning)
 
     def _verify(self, dataset: Dataset) -> dg.AssetCheckResult:
         declared = dataset.pipeline.declaration
-        verification = self._spark.run(self._context, dataset.pipeline, VerifyTask(share_of(declared.check.sample)))
+        with failures(dataset.pipeline):
+            share = share_of(self._config.sample or declared.check.sample)
+        verification = self._spark.run(self._context, dataset.pipeline, VerifyTask(share))
         if not verification.ok:
-            self._stopped.add(dataset.pipeline.name)
+            self._stopped.add(dataset.name)
         return dg.AssetCheckResult(
-            asset_key=dataset.spec.key,
+            asset_key=dataset.key,
             check_name=CHECK,
             passed=verification.ok,
             description=verification.sentence,
@@ -202,16 +272,48 @@ def shown_metadata(dataset: Dataset, done: RefreshedView) -> metadata.Metadata:
         **metadata.view_metadata(done),
         **metadata.of_lineage(done.description, dataset.sources),
         **metadata.state_metadata(done.description),
-        **of_tables(done.locations),
+        **metadata.of_locations(done.locations),
     }
 
 
-def _event_below(dataset: Dataset, done: RefreshedView) -> dg.AssetMaterialization:
-    """Return the event of a dataset that a reader's refresh took to another epoch."""
+def materialisation(
+    dataset: Dataset,
+    done: RefreshedView,
+    inputs: Mapping[dg.AssetKey, metadata.Input],
+    more: metadata.Metadata | None = None,
+) -> dg.AssetMaterialization:
+    """Return the event of a dataset that no step of its own has refreshed, with the tags that a step gives.
+
+    Args:
+        dataset: the dataset.
+        done: its view after the epoch.
+        inputs: the versions of its sources that Dagster knows.
+        more: metadata besides, or instead of, the report's.
+    """
     version = metadata.data_version(done.report.generation, done.report.epoch)
-    tags = epochs.version_tags(version, dataset.spec.code_version or "", {})
-    shown = shown_metadata(dataset, done)
-    return dg.AssetMaterialization(dataset.spec.key, description=done.report.sentence, metadata=shown, tags=tags)
+    return dg.AssetMaterialization(
+        dataset.key,
+        description=done.report.sentence,
+        metadata={**shown_metadata(dataset, done), **(more or {})},
+        tags=metadata.version_tags(version, dataset.spec.code_version or "", inputs),
+    )
+
+
+def describe_loss(report: Report) -> Mapping[str, Any]:
+    """Return the result of the check of losses, as arguments of what Dagster makes of it."""
+    return {
+        "passed": not report.lost,
+        "severity": dg.AssetCheckSeverity.WARN,
+        "description": f"The view was rebuilt. {report.lost}" if report.lost else "No source was lost.",
+        "metadata": {"epoch": report.epoch, "generation": report.generation},
+    }
+
+
+def loss_events(dataset: Dataset, report: Report) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield the result of the check of losses, if the dataset has it, as an event of no step of the dataset."""
+    for check in dataset.checks:
+        if check.name == LOSS_CHECK:
+            yield dg.AssetCheckEvaluation(asset_key=dataset.key, check_name=LOSS_CHECK, **describe_loss(report))
 
 
 def _together(failures: Mapping[str, dg.Failure]) -> dg.Failure:

@@ -1,8 +1,9 @@
 """Decide from Dagster's events whether a view is behind its sources, and whether to refresh it now or to wait.
 
-Each landing, and each new version of an external table, has an event with the source's version; each refresh has one
-with the versions that it consumed, and with its own epoch, which is the version of a view that another view reads. A
-view is behind when these differ. So it does not matter which process landed, when, in how many runs, or whether a
+Each landing, and each observation of a table that others write, has an event with the source's version; each refresh
+has one with the versions that it consumed, and with its own epoch, which is the version of a view that another view
+reads. After an event of an asset of the user's, the version is that of the table's log. A view is behind when these
+differ. So it does not matter which process landed, when, in how many runs, or whether a
 refresh was running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh
 of the pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed
 by one refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
@@ -20,14 +21,23 @@ from typing import Any, cast
 import dagster as dg
 from filelock import FileLock, Timeout
 
-from deltafold.dagster import keys, metadata
+from deltafold.dagster import metadata
+from deltafold.dagster.dataset_step import Dataset
+from deltafold.dagster.folders import delta_version
 from deltafold.pipelines.catalogue import Pipeline
 
 _LAST_BACKFILLS = 100  # the newest; a filter by status has no public name
 _UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
 
-LOCATIONS = "locations"
-"""The metadata name, in a view's materialisation, of the locations of the tables that it read by name."""
+
+def update_job(pipeline: str) -> str:
+    """Return the name of the job that lands the sources of a pipeline, and then refreshes it."""
+    return f"{pipeline}_update"
+
+
+def refresh_job(pipeline: str) -> str:
+    """Return the name of the job that refreshes a pipeline from what has been landed."""
+    return f"{pipeline}_refresh"
 
 
 @dataclass(frozen=True)
@@ -38,19 +48,24 @@ class Event:
     version: int | str
 
 
-def last_events(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, Event]:
+def last_events(dataset: Dataset, instance: dg.DagsterInstance) -> Mapping[str, Event]:
     """Return the last event of every source that has one."""
     events: dict[str, Event] = {}
-    for name, key in source_keys(pipeline).items():
-        record = last_materialisation(instance, key)
-        if record and (recorded := _version_in(_metadata(record))) is not None:
+    for name, key in dataset.sources.items():
+        record = last_event(instance, key)
+        if record is None:
+            continue
+        recorded = _version_in(_metadata(record))
+        if recorded is None and (path := find_location(dataset, name, instance)):
+            recorded = delta_version(path)
+        if recorded is not None:
             events[name] = Event(record.storage_id, recorded)
     return events
 
 
-def consumed_versions(pipeline: Pipeline, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
+def consumed_versions(dataset: Dataset, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
     """Return the versions that the view's last refresh in Dagster consumed, by source; None before the first."""
-    versions = last_metadata(instance, keys.view(pipeline.name)).get(metadata.CONSUMED)
+    versions = last_metadata(instance, dataset.key).get(metadata.CONSUMED)
     return cast(Mapping[str, int | str], versions) if isinstance(versions, Mapping) else None
 
 
@@ -61,13 +76,14 @@ def behind(events: Mapping[str, Event], versions: Mapping[str, int | str] | None
     return sorted(name for name, version in versions.items() if name in events and events[name].version != version)
 
 
-def under_way(pipeline: Pipeline, instance: dg.DagsterInstance) -> str | None:
+def under_way(dataset: Dataset, instance: dg.DagsterInstance) -> str | None:
     """Name the run, backfill or report that must end before a refresh makes sense; None if there is none."""
+    pipeline = dataset.pipeline
     if report_lock(pipeline).exists() and _is_held(report_lock(pipeline)):
         return "a command that is reporting"
-    own = {keys.view(pipeline.name), *source_keys(pipeline).values()}
+    own = {dataset.key, *dataset.sources.values()}
     views = {pipeline.name, *(below.name for below in pipeline.below.values())}
-    jobs = {job(view) for view in views for job in (keys.update_job, keys.refresh_job)}
+    jobs = {job(view) for view in views for job in (update_job, refresh_job)}
     for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
         run = record.dagster_run
         if run.job_name in jobs or own & set(run.asset_selection or ()):
@@ -91,17 +107,6 @@ def _is_held(lock: Path) -> bool:
         return True
 
 
-def source_keys(pipeline: Pipeline) -> Mapping[str, dg.AssetKey]:
-    """Return the assets that a pipeline's query reads, by source: landed tables, external tables, views."""
-    return {name: _source_key(pipeline, name) for name in pipeline.declaration.sources}
-
-
-def _source_key(pipeline: Pipeline, name: str) -> dg.AssetKey:
-    if name in pipeline.below:
-        return keys.view(pipeline.below[name].name)
-    return keys.landed(pipeline.name, name) if name in pipeline.landed else keys.external(pipeline.name, name)
-
-
 def _version_in(recorded: Mapping[str, object]) -> int | str | None:
     """Return a table's version, or a view's generation and epoch, from an event."""
     version = recorded.get("version")
@@ -111,38 +116,36 @@ def _version_in(recorded: Mapping[str, object]) -> int | str | None:
 
 
 def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
-    """Return the version of an asset that its last materialisation shows; None before the first."""
+    """Return the version of an asset that its last event shows; None before the first."""
     return _version_in(last_metadata(instance, key))
 
 
-def last_materialisation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
-    """Return the record of an asset's last materialisation; None before the first."""
-    records = instance.fetch_materializations(key, limit=1).records
-    return records[0] if records else None
+def last_event(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:
+    """Return the record of an asset's last materialisation or observation; None before the first."""
+    records = [
+        *instance.fetch_materializations(key, limit=1).records,
+        *instance.fetch_observations(key, limit=1).records,
+    ]
+    return max(records, key=lambda record: record.storage_id, default=None)
 
 
 def last_metadata(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, object]:
-    """Return the metadata of an asset's last materialisation, empty before the first."""
-    record = last_materialisation(instance, key)
+    """Return the metadata of an asset's last event, empty before the first."""
+    record = last_event(instance, key)
     return _metadata(record) if record else {}
 
 
 def _metadata(record: dg.EventLogRecord) -> Mapping[str, object]:
-    event = record.asset_materialization
+    event = record.asset_materialization or record.asset_observation
     return {name: value.value for name, value in event.metadata.items()} if event else {}
 
 
-def of_tables(paths: Mapping[str, str]) -> Mapping[str, dg.MetadataValue]:
-    """Return the paths of the tables that a refresh read by name as metadata, empty if there are none."""
-    return {LOCATIONS: dg.MetadataValue.json(dict(paths))} if paths else {}
-
-
-def find_location(pipeline: Pipeline, source: str, instance: dg.DagsterInstance) -> str | None:
-    """Return the path of a Delta source; None for one declared by name that no refresh has found yet."""
-    declared = pipeline.declaration.sources[source]
+def find_location(dataset: Dataset, source: str, instance: dg.DagsterInstance) -> str | None:
+    """Return the path of a Delta source; None for another one, and for a name that no refresh has found yet."""
+    declared = dataset.pipeline.declaration.sources[source]
     if declared.delta:
         return declared.delta
-    recorded: Any = last_metadata(instance, keys.view(pipeline.name)).get(LOCATIONS)
+    recorded: Any = last_metadata(instance, dataset.key).get(metadata.LOCATIONS)
     return recorded.get(declared.table) if isinstance(recorded, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 

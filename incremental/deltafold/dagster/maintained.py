@@ -4,29 +4,34 @@ Nothing else comes along: no job, schedule, sensor, executor or resource. Buildi
 imports no Spark.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from deltafold.algebra.errors import UsageError
-from deltafold.dagster.dataset_step import Dataset, datasets_of, find_runner, refresh_step, translate
+from deltafold.dagster import following
+from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, translate
 from deltafold.dagster.folders import delta_version
-from deltafold.dagster.partitions import partitions_of
-from deltafold.dagster.steps import LandingConfig, Materialised, UpkeepConfig, land
+from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.task_runner import CRASHES
-from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, replace_attributes
+from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, find_lander, replace_attributes
 from deltafold.pipelines import catalogue
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
+from deltafold.pipelines.declaration.cron import longest_pause
 from deltafold.pipelines.inline import declare_pipeline
-from deltafold.pipelines.tasks import MaintainTask
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
 
 RESOURCE_KEY = "deltafold"
+UNDECLARED = "not_declared_well"
+"""The group of pipelines whose declarations are invalid."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ def maintained_view(
 
 def _only(view: dg.AssetsDefinition) -> Dataset:
     """Return the dataset of a maintained view; raises UsageError for other assets."""
-    first, *others = datasets_of(view)
+    first, *others = step_of(view).datasets
     if others:
         raise UsageError(f"asset {first.spec.key.to_user_string()}: its step has {len(others)} more. Name one view.")
     return first
@@ -195,6 +200,79 @@ def deltafold_assets(
     )
 
 
+def pipeline_steps(
+    pipelines: str | Path | None = None,
+    *,
+    translator: DeltafoldTranslator | None = None,
+    equals_batch: bool = True,
+    retry_policy: dg.RetryPolicy | None = CRASHES,
+    op_tags: Mapping[str, Any] | None = None,
+    resource_key: str | None = RESOURCE_KEY,
+) -> Sequence[dg.AssetsDefinition]:
+    """Return the datasets of a folder of pipelines as one step each, in pools of their own: `<name>__refresh`.
+
+    So two of them can be refreshed at once, and with `in_process_executor` share a Spark nevertheless. A pipeline with
+    an invalid declaration becomes an asset that shows the error, and fails with it; the others still load. A pipeline
+    with a schedule has a freshness policy: it warns when one refresh is missing, and fails when two in a row are.
+
+    The arguments are those of `deltafold_assets`.
+    """
+    surveyed = catalogue.survey_pipelines(_folder(pipelines))
+    valid = [each for each in surveyed.values() if isinstance(each, Pipeline)]
+    translated = translate(valid, translator or DeltafoldTranslator(), checked=equals_batch)
+    datasets = {dataset.name: _with_freshness(dataset) for dataset in translated}
+
+    def step(name: str) -> dg.AssetsDefinition:
+        invalid = surveyed[name]
+        if isinstance(invalid, DeclarationError):
+            return _show_error(name, str(invalid))
+        try:
+            return refresh_step(
+                f"{name}__refresh",
+                [datasets[name]],
+                resource_key=resource_key,
+                retry_policy=retry_policy,
+                pool=name,
+                op_tags=op_tags,
+                below=[datasets[below.name] for below in invalid.chain],
+            )
+        except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster reserves, such as `type`
+            return _show_error(name, f"{invalid.folder}: Dagster rejects this name ({error}). Rename the folder.")
+
+    return [step(name) for name in surveyed]
+
+
+def _with_freshness(dataset: Dataset) -> Dataset:
+    """Return a dataset that is expected after every tick of its declared schedule, unless it has a policy."""
+    schedule = dataset.pipeline.declaration.schedule
+    if schedule is None or dataset.spec.freshness_policy:
+        return dataset
+    return replace(dataset, spec=replace_attributes(dataset.spec, freshness_policy=freshness_of(schedule)))
+
+
+def freshness_of(schedule: str) -> dg.FreshnessPolicy:
+    """Return the freshness policy of a dataset that is refreshed on a schedule (cron text, in UTC)."""
+    pause = longest_pause(schedule)
+    return dg.FreshnessPolicy.time_window(fail_window=2 * pause, warn_window=1.25 * pause)
+
+
+def _show_error(name: str, why: str) -> dg.AssetsDefinition:
+    """Return an asset for an invalid pipeline: it shows the error, and fails with it when run."""
+    shown = dg.AssetOut(
+        key=dg.AssetKey([name]),
+        group_name=UNDECLARED,
+        description=f"Invalid declaration. {why}",
+        dagster_type=dg.Nothing,
+    )
+
+    # The folder may have any name, but an op may not.
+    @dg.multi_asset(name=f"{UNDECLARED}_{sha256(name.encode()).hexdigest()[:8]}", outs={"view": shown})
+    def undeclared() -> None:
+        raise dg.Failure(description=why, allow_retries=False)
+
+    return register(undeclared, Step((), None, None))
+
+
 def landing_assets(
     pipelines: str | Path | None = None,
     *,
@@ -202,88 +280,72 @@ def landing_assets(
     translator: DeltafoldTranslator | None = None,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     resource_key: str | None = RESOURCE_KEY,
+    skip_invalid: bool = False,
 ) -> Sequence[dg.AssetsDefinition]:
     """Return an asset for each source that the pipelines of a folder land, partitioned as they declare.
 
-    The arguments are those of `deltafold_assets`.
+    Args:
+        pipelines: as of `deltafold_assets`, as are the others.
+        select: the names of pipelines, by default all.
+        translator: names the assets.
+        retry_policy: of each step.
+        resource_key: as of `maintained_view`.
+        skip_invalid: leave out pipelines with an invalid declaration, which `pipeline_steps` shows.
+
+    Raises:
+        DeclarationError: for an invalid pipeline, unless they are skipped.
     """
     translator = translator or DeltafoldTranslator()
+    folder = _folder(pipelines)
+    if skip_invalid:
+        surveyed = catalogue.survey_pipelines(folder)
+        select = [name for name in select or surveyed if isinstance(surveyed.get(name), Pipeline)]
     return [
-        _landing(pipeline, source, translator.get_landing_spec(pipeline, source), retry_policy, resource_key)
-        for pipeline in _load(_folder(pipelines), select)
+        landing_step(
+            pipeline,
+            source,
+            translator.get_landing_spec(pipeline, source),
+            retry_policy=retry_policy,
+            resource_key=resource_key,
+        )
+        for pipeline in _load(folder, select)
         for source in pipeline.landed
     ]
 
 
-def _landing(
-    pipeline: Pipeline,
-    source: str,
-    spec: dg.AssetSpec,
-    retry_policy: dg.RetryPolicy | None,
-    resource_key: str | None,
-) -> dg.AssetsDefinition:
-    partitioned = source in pipeline.partitioned
-    if partitioned and spec.partitions_def is None:
-        spec = replace_attributes(spec, partitions_def=partitions_of(pipeline))
+def source_tables(*assets: dg.AssetsDefinition) -> Sequence[dg.SourceAsset]:
+    """Return the Delta tables that datasets read and others write, as `watched_table` does, without a condition.
 
-    @dg.multi_asset(
-        name=f"{spec.key.to_python_identifier()}__land",
-        specs=[spec],
-        backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
-        required_resource_keys={resource_key} if resource_key else set(),
-        retry_policy=retry_policy,
-    )
-    def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> Materialised:
-        return land(context, find_runner(context, resource_key), pipeline, source, config)
-
-    return landing
-
-
-def maintenance_job(
-    *assets: dg.AssetsDefinition,
-    name: str = "maintain_deltafold",
-    retry_policy: dg.RetryPolicy | None = CRASHES,
-    resource_key: str | None = RESOURCE_KEY,
-) -> dg.JobDefinition:
-    """Return a job that compacts the tables of datasets, and removes old files that no reader needs; schedule it.
+    A table that is declared by its name in the catalog is observed at the path that the last refresh found.
 
     Args:
-        assets: results of `maintained_view` or `deltafold_assets`.
-        name: of the job.
-        retry_policy: of its step.
-        resource_key: as of `maintained_view`.
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
 
     Raises:
         UsageError: for assets of any other kind.
     """
-    pipelines = [dataset.pipeline for step in assets for dataset in datasets_of(step)]
+    tables: dict[dg.AssetKey, dg.SourceAsset] = {}
+    for dataset in (dataset for each in assets for dataset in step_of(each).datasets):
+        for name, source in dataset.pipeline.declaration.sources.items():
+            if (source.delta or source.table) and not find_lander(dataset.pipeline, name):
+                address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
+                locate = partial(_locate, dataset, name)
+                tables[dataset.sources[name]] = _observable(dataset.sources[name], address, locate)
+    return list(tables.values())
 
-    @dg.op(
-        name=f"{name}__step",
-        out=dg.Out(dg.Nothing),
-        required_resource_keys={resource_key} if resource_key else set(),
-        retry_policy=retry_policy,
-    )
-    def maintain(context: dg.OpExecutionContext, config: UpkeepConfig) -> None:
-        spark = find_runner(context, resource_key)
-        for pipeline in pipelines:
-            done = spark.run(context, pipeline, MaintainTask(config.retention_hours))
-            context.log.info(f"{pipeline.name}: {done.upkeep.sentence}")
 
-    @dg.job(  # pyright: ignore[reportUnknownMemberType]
-        name=name, description="Compacts the tables of maintained datasets, and removes old files."
-    )
-    def job() -> None:
-        maintain()
-
-    return job
+def _locate(dataset: Dataset, source: str, instance: dg.DagsterInstance) -> str:
+    path = following.find_location(dataset, source, instance)
+    if path is None:
+        raise dg.Failure(following.unknown_location(dataset.pipeline, source), allow_retries=False)
+    return path
 
 
 def watched_table(
     key: KeyLike,
     delta: str,
     *,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
     group_name: str | None = None,
 ) -> dg.SourceAsset:
     """Return the asset of a Delta table that others write, which an observation gives the version of its log.
@@ -296,21 +358,30 @@ def watched_table(
         automation_condition: when it is observed, such as `AutomationCondition.on_cron("* * * * *")`.
         group_name: of the asset.
     """
+    more = {"automation_condition": automation_condition, "group_name": group_name}
+    return _observable(asset_key(key), {"dagster/uri": delta}, lambda _: delta, **more)
 
-    @dg.observable_source_asset(  # pyright: ignore[reportUnknownMemberType]
-        key=asset_key(key),
-        group_name=group_name,
-        automation_condition=automation_condition,
-        metadata={"dagster/uri": delta, "dagster/storage_kind": "deltalake"},
-        description="A Delta table that others write.",
-    )
-    def observe() -> dg.DataVersion:
-        version = delta_version(delta)
+
+def _observable(
+    key: dg.AssetKey, address: Mapping[str, Any], locate: Callable[[dg.DagsterInstance], str], **more: Any
+) -> dg.SourceAsset:
+    """Return the observable asset of a table; locate: finds its path in the last events of an instance."""
+
+    def observe(context: dg.OpExecutionContext) -> dg.DataVersion:
+        path = locate(context.instance)
+        version = delta_version(path)
         if version is None:
-            raise dg.Failure(f"{delta}: there is no Delta table. Correct the path, or write the table first.")
+            raise dg.Failure(f"{path}: there is no Delta table. Correct the path, or write the table first.")
         return dg.DataVersion(str(version))
 
-    return observe
+    with warnings.catch_warnings():  # the decorator may change in a later release
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.observable_source_asset(  # pyright: ignore[reportUnknownMemberType]
+            key=key,
+            metadata={**address, "dagster/storage_kind": "deltalake"},
+            description="A Delta table that others write.",
+            **more,
+        )(observe)
 
 
 def _folder(pipelines: str | Path | None) -> Path:

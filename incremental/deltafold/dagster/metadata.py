@@ -9,17 +9,65 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from deltafold.algebra.results.report import Description, Landing, Report, StateDescription, Verification
+from deltafold.algebra.results.report import Description, Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
 from deltafold.pipelines import picture
 from deltafold.pipelines.tasks import RefreshedView
 
 Metadata = Mapping[str, dg.MetadataValue]
 
+# The tags that a run sets, as they are stored: https://docs.dagster.io has no names for them.
+DATA_VERSION = "dagster/data_version"
+CODE_VERSION = "dagster/code_version"
+BY_USER = "dagster/data_version_is_user_provided"
+INPUT_VERSION = "dagster/input_data_version"
+INPUT_EVENT = "dagster/input_event_pointer"
+NO_VERSION = "INITIAL"
+NO_EVENT = "NULL"
+
+Input = tuple[str, int | None]
+"""The data version of an asset, and the number of its event if that is stored already."""
+
 LISTED_ROUNDS = 30  # rounds of a loop in a table
 
 CONSUMED = "versions consumed"
 """The metadata name, in a view's materialisation, of the version up to which it has read each source, for programs."""
+
+
+LOCATIONS = "locations"
+"""The metadata name, in a view's materialisation, of the locations of the tables that it read by name."""
+
+
+def version_tags(version: str, code: str, inputs: Mapping[dg.AssetKey, Input]) -> Mapping[str, str]:
+    """Return the tags of a materialisation: its data version, and those of its inputs."""
+    tags = {DATA_VERSION: version, BY_USER: "true", CODE_VERSION: code}
+    for key, (input_version, number) in inputs.items():
+        tags[_tag(INPUT_VERSION, key)] = input_version
+        tags[_tag(INPUT_EVENT, key)] = NO_EVENT if number is None else str(number)
+    return tags
+
+
+def input_tags(versions: Mapping[dg.AssetKey, str]) -> dict[str, str]:
+    """Return the tags of an asset for the versions of its inputs."""
+    return {_tag(INPUT_VERSION, key): version for key, version in versions.items()}
+
+
+def _tag(prefix: str, key: dg.AssetKey) -> str:
+    """Return the name of a tag about one input."""
+    return f"{prefix}/{key.to_user_string()}"
+
+
+def table_version(key: dg.AssetKey, version: int, how: str) -> dg.AssetObservation:
+    """Return the event of a Delta table that others write.
+
+    Args:
+        key: the asset of the table.
+        version: the version that it has.
+        how: the origin of that knowledge, in a few words.
+    """
+    return dg.AssetObservation(
+        key, description=f"Version {version} {how}.", metadata={"version": version}, tags={DATA_VERSION: str(version)}
+    )
 
 
 def of_landing(landing: Landing) -> Metadata:
@@ -50,14 +98,6 @@ def of_partition(landing: Landing, key: str) -> Metadata:
         word = "empty: it has no files"
     quarantined = dg.MetadataValue.int(landing.quarantined.get(key, 0))
     return {"partition": dg.MetadataValue.text(word), "rows in quarantine": quarantined}
-
-
-def of_state(state: StateDescription) -> Metadata:
-    """Return the keys and columns of a state table."""
-    return {
-        "lineage key": dg.MetadataValue.text(", ".join(state.keys) or "none: one row"),
-        "columns": dg.MetadataValue.text(", ".join(state.columns)),
-    }
 
 
 def state_metadata(description: Description) -> Metadata:
@@ -162,6 +202,11 @@ def of_lineage(description: Description, sources: Mapping[str, dg.AssetKey]) -> 
         "dagster/column_lineage": dg.MetadataValue.column_lineage(dg.TableColumnLineage(lineage)),
         **({"columns without lineage": dg.MetadataValue.text(", ".join(unknown))} if unknown else {}),
     }
+
+
+def of_locations(paths: Mapping[str, str]) -> Metadata:
+    """Return the paths of the tables that a refresh read by name, empty if there are none."""
+    return {LOCATIONS: dg.MetadataValue.json(dict(paths))} if paths else {}
 
 
 def _cost_picture(history: Sequence[Report], title: str) -> str:

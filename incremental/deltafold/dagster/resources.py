@@ -184,6 +184,12 @@ class SubmittedSpark(PipesSpark):
         return session
 
 
+def spark_resource() -> SparkResource | SubmittedSpark:
+    """Return the Spark that the environment asks for: of the command DELTAFOLD_SUBMIT, else in the step's process."""
+    command = os.environ.get(SUBMIT_VARIABLE, "").strip()
+    return SubmittedSpark(command=command) if command else SparkResource()
+
+
 def run_group(command: Sequence[str], environment: Mapping[str, str], grace: float = GRACE_SECONDS) -> int:
     """Run a command to its end, and return its exit code, or -number of the signal that ended it.
 

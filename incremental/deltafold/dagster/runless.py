@@ -1,10 +1,10 @@
 """Report to Dagster the work that was done outside of its runs, by commands and by the demo (D-058).
 
 Each landing, refresh and verification is reported as the events of a Dagster run, without a run: materialisations of
-landed partitions, of external tables that were read, of state tables and views, and evaluations of the check. They are
-reported in the order of the graph, with the data versions that a run gives, so Dagster shows nothing as outdated. Work
-that was never reported is reported too: landed partitions, a version that another process landed, the epoch of a
-verification.
+landed partitions and of views, observations of the tables of others that were read, and evaluations of the check. They
+are reported in the order of the graph, with the data versions that a run gives, so Dagster shows nothing as outdated.
+Work that was never reported is reported too: landed partitions, a version that another process landed, the epoch of a
+verification. The assets are those that DeltafoldTranslator names, since a command does not load the code location.
 """
 
 import json
@@ -19,18 +19,18 @@ from filelock import FileLock
 
 from deltafold.algebra.results.report import NOTHING_TO_DO, ROLLED_BACK, Landing, Report, Verification
 from deltafold.cli.orchestrator import Landed, Refreshed, ReportedWork, Verified
-from deltafold.dagster import checks, epochs, following, keys, metadata
-from deltafold.dagster.checks import loss_events
+from deltafold.dagster import following, metadata
+from deltafold.dagster.dataset_step import CHECK, Dataset, loss_events, materialisation, translate
 from deltafold.dagster.partitions import can_be, partitions_of
+from deltafold.dagster.translator import DeltafoldTranslator
 from deltafold.lake.durable import make_private
 from deltafold.pipelines import descriptions
-from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.tasks import describe_refreshed
 
 if TYPE_CHECKING:
     from deltafold.api import View
 
-DagsterEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
+DagsterEvent = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 WAIT_SECONDS = 60  # for another process that writes to the same Dagster instance
 
 
@@ -56,24 +56,25 @@ def report_to(instance: dg.DagsterInstance, works: Sequence[ReportedWork]) -> No
 
 
 def _events(instance: dg.DagsterInstance, work: ReportedWork) -> Iterator[DagsterEvent]:
+    [dataset] = translate([work.pipeline], DeltafoldTranslator(), checked=True)
     match work:
-        case Landed(pipeline, landing):
-            yield from _landing(instance, pipeline, landing)
-        case Refreshed(pipeline, view, done, below):
-            if not (below and done.verdict == NOTHING_TO_DO and _is_known(instance, pipeline, done)):
-                yield from _refresh(instance, pipeline, view, done)
-        case Verified(pipeline, view, verification):
-            yield from _verification(instance, pipeline, view, verification)
+        case Landed(_, landing):
+            yield from _landing(instance, dataset, landing)
+        case Refreshed(_, view, done, below):
+            if not (below and done.verdict == NOTHING_TO_DO and _is_known(instance, dataset, done)):
+                yield from _refresh(instance, dataset, view, done)
+        case Verified(_, view, verification):
+            yield from _verification(instance, dataset, view, verification)
 
 
-def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing) -> Iterator[dg.AssetMaterialization]:
+def _landing(instance: dg.DagsterInstance, dataset: Dataset, landing: Landing) -> Iterator[dg.AssetMaterialization]:
     """Yield the events of changed partitions and of those new to Dagster; of the whole table if unpartitioned.
 
     At least one event if the table has another version than Dagster knows, because of a compaction or another landing.
     """
-    key = keys.landed(pipeline.name, landing.source)
+    pipeline, key = dataset.pipeline, dataset.landed[landing.source]
     details = metadata.of_landing(landing)
-    tags = epochs.version_tags(str(landing.version), descriptions.digest(pipeline), {})
+    tags = metadata.version_tags(str(landing.version), descriptions.digest(pipeline), {})
     missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:
@@ -93,45 +94,51 @@ def _landing(instance: dg.DagsterInstance, pipeline: Pipeline, landing: Landing)
         yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
 
 
-def _refresh(instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", done: Report) -> Iterator[DagsterEvent]:
-    """Yield the events of external tables at the versions that were read, then of states and view.
+def _refresh(instance: dg.DagsterInstance, dataset: Dataset, view: "View", done: Report) -> Iterator[DagsterEvent]:
+    """Yield the events of tables of others at the versions that were read, then of the view.
 
     A rollback reports the versions consumed before it, so that the sensor does not undo it by a refresh.
     """
-    consumed = following.consumed_versions(pipeline, instance) if done.verdict == ROLLED_BACK else None
+    consumed = following.consumed_versions(dataset, instance) if done.verdict == ROLLED_BACK else None
     more = {metadata.CONSUMED: dg.MetadataValue.json(dict(consumed))} if consumed else None
-    yield from _tables_of_others(instance, pipeline, done)
-    yield from epochs.materialisations(pipeline, describe_refreshed(pipeline, view, done), instance, more)
-    yield from loss_events(pipeline, done)
+    yield from _tables_of_others(instance, dataset, done)
+    inputs = {dep.asset_key: _input(instance, dep.asset_key) for dep in dataset.spec.deps}
+    yield materialisation(dataset, describe_refreshed(dataset.pipeline, view, done), inputs, more)
+    yield from loss_events(dataset, done)
 
 
-def _tables_of_others(
-    instance: dg.DagsterInstance, pipeline: Pipeline, done: Report
-) -> Iterator[dg.AssetMaterialization]:
-    for name, source in pipeline.declaration.sources.items():
+def _input(instance: dg.DagsterInstance, key: dg.AssetKey) -> metadata.Input:
+    """Return the data version of an asset, and the number of its last event."""
+    record = following.last_event(instance, key)
+    event = (record.asset_materialization or record.asset_observation) if record else None
+    version = (event.tags or {}).get(metadata.DATA_VERSION) if event else None
+    return version or metadata.NO_VERSION, record.storage_id if record else None
+
+
+def _tables_of_others(instance: dg.DagsterInstance, dataset: Dataset, done: Report) -> Iterator[dg.AssetObservation]:
+    for name, source in dataset.pipeline.declaration.sources.items():
         if (source.delta or source.table) and name in done.versions:
-            key = keys.external(pipeline.name, name)
+            key = dataset.sources[name]
             _, version = done.versions[name]
             if following.version(instance, key) != version:
-                yield epochs.table_version(key, version, "was read by a refresh")
+                yield metadata.table_version(key, version, "was read by a refresh")
 
 
 def _verification(
-    instance: dg.DagsterInstance, pipeline: Pipeline, view: "View", verification: Verification
+    instance: dg.DagsterInstance, dataset: Dataset, view: "View", verification: Verification
 ) -> Iterator[DagsterEvent]:
     """Yield the check of the view's last materialisation, after the materialisation if that is of another epoch."""
-    key = keys.view(pipeline.name)
     last = view.history()[-1]
-    if not _is_known(instance, pipeline, last):
-        yield from _refresh(instance, pipeline, view, last)
-    record = following.last_materialisation(instance, key)
+    if not _is_known(instance, dataset, last):
+        yield from _refresh(instance, dataset, view, last)
+    record = following.last_event(instance, dataset.key)
     assert record is not None
     yield dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=checks.CHECK,
+        asset_key=dataset.key,
+        check_name=CHECK,
         passed=verification.ok,
         description=verification.sentence,
-        metadata=metadata.of_verification(verification, show_rows=pipeline.declaration.show_rows_in_errors),
+        metadata=metadata.of_verification(verification, show_rows=dataset.pipeline.declaration.show_rows_in_errors),
         blocking=True,
         target_materialization_data=_target(record),
     )
@@ -143,6 +150,6 @@ def _target(record: dg.EventLogRecord) -> Any:
     return dg.deserialize_value(json.dumps({"__class__": "AssetCheckEvaluationTargetMaterializationData", **stored}))
 
 
-def _is_known(instance: dg.DagsterInstance, pipeline: Pipeline, done: Report) -> bool:
+def _is_known(instance: dg.DagsterInstance, dataset: Dataset, done: Report) -> bool:
     """Return whether the view's last materialisation in Dagster is of this epoch."""
-    return following.version(instance, keys.view(pipeline.name)) == metadata.data_version(done.generation, done.epoch)
+    return following.version(instance, dataset.key) == metadata.data_version(done.generation, done.epoch)

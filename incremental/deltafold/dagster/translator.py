@@ -1,13 +1,15 @@
 """Translate datasets into assets: their keys, groups, owners, tags and metadata, for users to override."""
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import dagster as dg
 
-from deltafold.pipelines import descriptions
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines import catalogue, descriptions
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 
 KeyLike = str | Sequence[str] | dg.AssetKey
 """An asset key, its parts, or its text such as `raw/orders`."""
@@ -46,12 +48,21 @@ class DeltafoldTranslator:
         return dg.AssetKey([*self._key_prefix, pipeline.name])
 
     def get_source_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
-        """Return the key of a source: of another dataset its own; else the mapped one, or the source's name."""
+        """Return the key of a source: of another dataset its own; else the mapped one, or the source's name.
+
+        A table that a pipeline of the folder lands has the key of that landing. One that has the name of a pipeline of
+        the folder, and is not its view, is `<dataset>/source/<name>`.
+        """
         if source in pipeline.below:
             return self.get_asset_key(pipeline.below[source])
         if source in self._source_assets:
             return self._source_assets[source]
-        return self.get_landing_key(pipeline, source) if source in pipeline.landed else dg.AssetKey([source])
+        if source in pipeline.landed:
+            return self.get_landing_key(pipeline, source)
+        if lander := find_lander(pipeline, source):
+            return self.get_landing_key(*lander)
+        is_pipeline = pipeline.in_folder and (pipeline.folder.parent / source / catalogue.DECLARATION_FILE).is_file()
+        return dg.AssetKey([*self.get_asset_key(pipeline).path, "source", source] if is_pipeline else [source])
 
     def get_landing_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
         """Return the key of the table that a source's input files, or its stream, are landed in."""
@@ -62,11 +73,16 @@ class DeltafoldTranslator:
         declared = pipeline.declaration.sources[source]
         landed_from = declared.files or declared.stream
         assert landed_from is not None, f"{source} of {pipeline.name} is not landed"
+        origin = f"The files of {landed_from.path}" if declared.files else f"The stream of {landed_from.format}"
         return dg.AssetSpec(
             self.get_source_key(pipeline, source),
-            description=f"The {'files' if declared.files else 'stream'} of {source}, as a Delta table.",
+            description=f"{origin}, as a Delta table.",
             kinds={"deltalake", landed_from.format},
-            metadata={"format": landed_from.format, "columns": landed_from.schema_ddl},
+            metadata={
+                **({"folder": landed_from.path} if landed_from.path else {}),
+                "format": landed_from.format,
+                "columns": landed_from.schema_ddl,
+            },
         )
 
     def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
@@ -91,6 +107,19 @@ class DeltafoldTranslator:
         }
 
 
+def find_lander(pipeline: Pipeline, source: str) -> tuple[Pipeline, str] | None:
+    """Return the pipeline of the same folder, and its source, whose landed table is a Delta source; None if none is."""
+    path = PurePosixPath(pipeline.declaration.sources[source].delta or "")
+    if not pipeline.in_folder or len(path.parts) < 3 or path.parts[-2] != "sources":
+        return None
+    try:
+        lander = catalogue.load(path.parts[-3], pipeline.folder.parent)
+    except DeclarationError:
+        return None
+    is_landed = path.name in lander.landed and path == PurePosixPath(lander.warehouse, "sources", path.name)
+    return (lander, path.name) if is_landed else None
+
+
 def _code_references(pipeline: Pipeline) -> Mapping[str, dg.MetadataValue]:
     """Return the file of a query, and the line of a function; nothing for a text."""
     query = pipeline.query
@@ -98,7 +127,9 @@ def _code_references(pipeline: Pipeline) -> Mapping[str, dg.MetadataValue]:
         return {}
     function = inspect.unwrap(query.given) if callable(query.given) else None
     line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
-    reference = dg.LocalFileCodeReference(
-        file_path=str(query.path), line_number=line, label=f"query of {pipeline.name}"
-    )
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+    with warnings.catch_warnings():  # of the classes of references, which may change in a later release
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        reference = dg.LocalFileCodeReference(
+            file_path=str(query.path), line_number=line, label=f"query of {pipeline.name}"
+        )
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}

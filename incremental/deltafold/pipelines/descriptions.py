@@ -1,9 +1,9 @@
-"""Store descriptions of compiled plans in files, so that Dagster draws the graph of a pipeline without a JVM.
+"""Store descriptions of compiled plans in files, so that Dagster shows the columns of a view without a JVM.
 
 A plan is known only once Spark has analysed the query. Every refresh, by the CLI, the demo or a run in Dagster, and
 `deltafold explain` write the Description into a file beside the pipeline's warehouse folder, with a digest of what it
-was compiled from. Loading Dagster's definitions reads it, and ignores one with another digest; where there is none, the
-graph shows one state asset until the code location is reloaded after the first refresh.
+was compiled from. Loading Dagster's definitions reads it, and ignores one with another digest; where there is none, an
+asset shows its columns after the first refresh.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def save_description(pipeline: Pipeline, description: Description, progress: Cal
         make_private(path.parent)
         replace_file(path, json.dumps({"digest": digest(pipeline), "description": description.to_json()}))
     except OSError as error:
-        progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows one state asset.")
+        progress(f"description not written: {error.strerror}: {error.filename}. Dagster shows no columns at first.")
 
 
 def save_descriptions(pipeline: Pipeline, view: View, progress: Callable[[str], None]) -> None:

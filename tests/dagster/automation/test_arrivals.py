@@ -12,12 +12,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from deltafold.dagster import factory, following, keys, partitions
-from deltafold.dagster.resources import SparkResource
+from deltafold.dagster import metadata, partitions
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.tasks import find_locations
 from tests.cli.pretended import REPORT
 from tests.dagster import sales
+from tests.dagster.shown import located
 from tests.pipelines.declared import MINIMAL, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
@@ -32,7 +32,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def definitions(pipeline: catalogue.Pipeline) -> dg.Definitions:
-    return factory.build({pipeline.name: pipeline}, {}, SparkResource())
+    return located(pipeline)
 
 
 def tick(pipeline: catalogue.Pipeline, sensor: str, instance: dg.DagsterInstance, cursor: str | None = None):
@@ -126,9 +126,8 @@ def test_a_source_without_partitions_is_landed_alone(tmp_path: Path, instance: d
     [request] = tick(pipeline, "folders", instance).run_requests or []
     assert range_of(request) == (None, None)
     assert set(request.asset_selection or []) == {
-        keys.landed("sales", "shops"),
-        keys.state("sales"),
-        keys.view("sales"),
+        dg.AssetKey(["sales", "landed", "shops"]),
+        dg.AssetKey("sales"),
     }
     assert list(request.run_config["ops"]) == ["sales__landed__shops"]
 
@@ -150,7 +149,7 @@ def test_a_new_version_of_a_table_is_an_event_of_its_asset(tmp_path: Path, insta
     sales.commit(pipeline.folder / "rates", 3)
     sales.commit(pipeline.folder / "towns", 1)  # declared invariant
     first = tick(pipeline, "tables", instance)
-    assert [event.asset_key for event in first.asset_events] == [keys.external("sales", "rates")]
+    assert [event.asset_key for event in first.asset_events] == [dg.AssetKey("rates")]
     assert json.loads(first.cursor or "") == {"rates": 3}
     assert not tick(pipeline, "tables", instance, first.cursor).asset_events
     sales.commit(pipeline.folder / "rates", 4)
@@ -203,10 +202,10 @@ def test_a_table_by_name_is_watched_where_a_refresh_found_it(tmp_path: Path, ins
     tables = {"orders": SimpleNamespace(path=str(tmp_path / "lake"))}
     view: Any = SimpleNamespace(warehouse=SimpleNamespace(tables=lambda: tables))
     report = replace(REPORT, versions={"orders": (None, 3), "rates": (None, 0)})
-    shown = following.of_tables(find_locations(pipeline, view, report))
-    instance.report_runless_asset_event(dg.AssetMaterialization(keys.view("named"), metadata=shown))
+    shown = metadata.of_locations(find_locations(pipeline, view, report))
+    instance.report_runless_asset_event(dg.AssetMaterialization(dg.AssetKey("named"), metadata=shown))
     [event] = tick(pipeline, "tables", instance).asset_events
-    assert event.asset_key == keys.external("named", "orders")
+    assert event.asset_key == dg.AssetKey("orders")
     assert event.metadata["version"].value == 4
     (home / "pipeline.yaml").write_text(text.replace("prod", "test"))
     other = tick(catalogue.load("named", tmp_path), "tables", instance)

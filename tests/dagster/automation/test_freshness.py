@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -9,9 +10,11 @@ from dagster._utils.schedules import cron_string_iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltafold.dagster.epochs import freshness_of
+from deltafold.dagster.maintained import freshness_of
 from deltafold.pipelines.declaration import cron
 from deltafold.pipelines.declaration.cron import longest_pause
+from tests.dagster import sales
+from tests.dagster.shown import located
 
 # at most 22 ticks a day, so that 1,500 have every pause
 MINUTES, HOURS = ("0", "30", "5,50"), ("6", "8-18", "*/7", "22/1")
@@ -40,8 +43,10 @@ def test_every_schedule_that_may_be_declared_has_a_policy(schedule: str) -> None
     assert isinstance(freshness_of(schedule), dg.FreshnessPolicy)
 
 
-def test_no_schedule_no_policy() -> None:
-    assert freshness_of(None) is None
+def test_a_policy_where_a_schedule_is_declared(tmp_path: Path) -> None:
+    for name, schedule, policy in (("no", "", None), ("daily", 'schedule: "0 6 * * *"\n', freshness_of("0 6 * * *"))):
+        graph = located(sales.declare(tmp_path / name, sales.DAILY + schedule)).resolve_asset_graph()
+        assert next(iter(graph.assets_def_for_key(dg.AssetKey("sales")).specs)).freshness_policy == policy
 
 
 @settings(max_examples=15)

@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import expect
 from pyspark.sql import SparkSession
 
-from deltafold.dagster import keys
 from deltafold.pipelines import catalogue
 from deltafold.spark.cache import cache_folder
 from tests.dagster import sales
@@ -17,7 +16,7 @@ from tests.dagster.web.browser import Person, chromium, person
 from tests.dagster.web.server import LOCATION, REPOSITORY, Server, dagster_dev, instance_of
 from tests.night import night
 
-LANDED = keys.landed("sales", "sales")
+LANDED = dg.AssetKey(["sales", "landed", "sales"])
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 
 
@@ -90,11 +89,11 @@ def _check_events(folder: Path) -> None:
     """What the pages show afterwards: partitions, the view's metadata, the check."""
     with instance_of(folder) as instance:
         assert instance.get_materialized_partitions(LANDED) == set(DAYS)
-        shown = instance.get_latest_materialization_event(keys.view("sales"))
+        shown = instance.get_latest_materialization_event(dg.AssetKey("sales"))
         assert shown is not None and shown.asset_materialization is not None
         told = shown.asset_materialization.metadata
         assert (told["epoch"].value, told["verdict"].value) == (2, "applied")
         checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-            [dg.AssetCheckKey(keys.view("sales"), "equals_batch")]
+            [dg.AssetCheckKey(dg.AssetKey("sales"), "equals_batch")]
         )
         assert [check.status.value for check in checks.values()] == ["SUCCEEDED"]

@@ -1,0 +1,68 @@
+"""Land a source in a step: all the partitions that its run was launched with, in one call.
+
+A backfill over a range is one run. A partition is replaced as a whole, so landing it again is an exact correction, and
+landing an unchanged one has no effect. With `changed_only`, which the sensor sets, only partitions whose files changed
+are landed; afterwards all partitions of the run equal their folders. A run of one partition without files fails, since
+it was requested explicitly. In a range, days without files are common and stay empty; one that was landed before is
+removed. A run of a stream, which has no partitions, lands what has arrived.
+"""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from deltafold.dagster import metadata
+from deltafold.dagster.dataset_step import find_runner
+from deltafold.dagster.partitions import partitions_of
+from deltafold.dagster.translator import replace_attributes
+from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.tasks import LandTask
+
+
+class LandingConfig(dg.Config):
+    """Configuration of the landing in one run."""
+
+    changed_only: bool = Field(
+        default=False,
+        description="Land only partitions whose files changed, instead of all of the run's partitions.",
+    )
+
+
+def landing_op(key: dg.AssetKey) -> str:
+    """Return the name of the step that lands an asset; also its name in run config."""
+    return key.to_python_identifier()
+
+
+def landing_step(
+    pipeline: Pipeline,
+    source: str,
+    spec: dg.AssetSpec,
+    *,
+    retry_policy: dg.RetryPolicy | None,
+    resource_key: str | None,
+) -> dg.AssetsDefinition:
+    """Return the asset of a source's landed table; it has the partitions of its pipeline unless it has others."""
+    partitioned = source in pipeline.partitioned
+    if partitioned and spec.partitions_def is None:
+        spec = replace_attributes(spec, partitions_def=partitions_of(pipeline))
+
+    @dg.multi_asset(
+        name=landing_op(spec.key),
+        specs=[spec],
+        backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
+        required_resource_keys={resource_key} if resource_key else set(),
+        retry_policy=retry_policy,
+        pool=landing_op(spec.key),
+    )
+    def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> dg.MaterializeResult[Any]:
+        partitions: list[str] = list(context.partition_keys) if partitioned else []
+        chosen = () if config.changed_only else tuple(partitions)
+        landed = find_runner(context, resource_key).run(context, pipeline, LandTask(source, chosen))
+        for key in partitions:
+            context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
+        return dg.MaterializeResult(
+            metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
+        )
+
+    return landing

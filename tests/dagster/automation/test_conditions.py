@@ -1,0 +1,80 @@
+"""Automation conditions over a Delta table that somebody else writes: its version is seen, and the view follows."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import deltafold.dagster as df
+from tests.dagster import sales
+from tests.dagster.test_project import Pretended
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
+    pytest.mark.filterwarnings("ignore::dagster.PreviewWarning"),
+]
+TABLE, VIEW = dg.AssetKey(["raw", "orders"]), dg.AssetKey(["marts", "revenue"])
+MINUTELY: Any = dg.AutomationCondition.on_cron("* * * * *")
+EAGER: Any = dg.AutomationCondition.eager()
+ON_CRON: Any = MINUTELY.ignore(dg.AssetSelection.assets(TABLE))
+
+
+class Daemon:
+    """A code location whose automation conditions are evaluated once a minute; what they request is run at once."""
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance, condition: Any) -> None:
+        watched = df.watched_table(TABLE, str(folder / "orders"), automation_condition=MINUTELY)
+        view = df.maintained_view(
+            dg.AssetSpec(VIEW, automation_condition=condition),
+            "SELECT count(*) AS n FROM orders",
+            sources={"orders": df.TableSource(str(folder / "orders"), asset="raw/orders")},
+            warehouse=str(folder / "warehouse"),
+        )
+        self.defined = dg.Definitions(assets=[watched, view], resources={"deltafold": Pretended()})
+        self.instance = instance
+        self.now = datetime(2026, 11, 29, 6, tzinfo=UTC)
+        self.cursor = None
+
+    def tick(self) -> set[dg.AssetKey]:
+        """Evaluate all conditions a minute later, and return what they request."""
+        self.now += timedelta(minutes=1)
+        evaluated = dg.evaluate_automation_conditions(
+            self.defined,
+            self.instance,
+            dg.AssetSelection.all(include_sources=True),
+            evaluation_time=self.now,
+            cursor=self.cursor,
+        )
+        self.cursor = evaluated.cursor
+        asked = {key for key in (TABLE, VIEW) if evaluated.get_num_requested(key)}
+        if asked:
+            job = self.defined.resolve_implicit_global_asset_job_def()
+            assert job.execute_in_process(instance=self.instance, asset_selection=list(asked)).success
+        return asked
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("condition", [EAGER, ON_CRON], ids=["eager", "on_cron"])
+def test_a_version_that_somebody_else_wrote_is_followed(
+    tmp_path: Path, instance: dg.DagsterInstance, condition: Any
+) -> None:
+    sales.commit(tmp_path / "orders", 3)
+    daemon = Daemon(tmp_path, instance, condition)
+    for version in (3, 4):
+        sales.commit(tmp_path / "orders", version)
+        before = len(instance.fetch_materializations(VIEW, limit=9).records)
+        asked = [daemon.tick() for _ in range(3)]
+        assert TABLE in set.union(*asked)
+        observed = instance.fetch_observations(TABLE, limit=1).records[0].asset_observation
+        assert observed is not None and (observed.tags or {})["dagster/data_version"] == str(version)
+        assert len(instance.fetch_materializations(VIEW, limit=9).records) > before
+    if condition == EAGER:
+        assert VIEW not in set.union(*(daemon.tick() for _ in range(2)))  # the table is observed, and has not changed
