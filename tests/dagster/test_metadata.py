@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.dagster.metadata import of_landing, of_partition, of_refresh, of_verification
 
@@ -26,7 +28,7 @@ def test_what_is_in_quarantine_is_on_the_page_of_the_asset_and_of_the_partition(
 def test_rounds_and_residuals_of_loops_are_on_the_page_of_the_view() -> None:
     """A table of what each round did, a picture of it, and how the residual fell; nothing of a view without loops."""
     rounds = {"loop_1": {"retract": [1200, 3], "insert": [7]}, "loop_2": {"steps": [9, 9]}}
-    shown = of_refresh(
+    shown: Any = of_refresh(
         Report(
             view="v",
             epoch=2,
@@ -38,8 +40,9 @@ def test_rounds_and_residuals_of_loops_are_on_the_page_of_the_view() -> None:
         ),
         {},
     )
-    assert "| loop_1 | retract | 2 | 1,200, 3 |" in str(shown["loops"].value)
-    assert "| loop_2 | 0.25, 0.000125 |" in str(shown["residuals"].value)
+    first = {"loop": "loop_1", "phase": "retract", "rounds": 2, "rows in each": "1,200, 3"}
+    assert shown["loops"].records[0].data == first
+    assert [row.data for row in shown["residuals"].records] == [{"loop": "loop_2", "of each step": "0.25, 0.000125"}]
     assert str(shown["rounds of loops"].value).startswith("![v: rounds of epoch 2](data:image/png;base64,iVBORw0")
     assert not {"loops", "residuals", "rounds of loops"} & set(
         of_refresh(Report(view="v", epoch=2, generation=1, verdict="applied", sentence=""), {})

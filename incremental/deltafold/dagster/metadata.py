@@ -103,7 +103,7 @@ def of_partition(landing: Landing, key: str) -> Metadata:
 def state_metadata(description: Description) -> Metadata:
     """Return the metadata of all state tables at once."""
     rows = [(state.name, ", ".join(state.keys) or "none", ", ".join(state.columns)) for state in description.states]
-    return {"tables": dg.MetadataValue.md(_table(("table", "lineage key", "columns"), rows))}
+    return {"tables": _table(("table", "lineage key", "columns"), rows)}
 
 
 def data_version(generation: object, epoch: object) -> str:
@@ -130,16 +130,16 @@ def of_refresh(report: Report, below: Mapping[str, str]) -> Metadata:
         "jobs": report.jobs,
         "commits": report.commits,
     }
-    phases = [(name, f"{seconds:.2f}") for name, seconds in report.phases.items()]
+    phases = [(name, round(seconds, 2)) for name, seconds in report.phases.items()]
     return {
         "verdict": dg.MetadataValue.text(report.verdict),
         "summary": dg.MetadataValue.text(report.sentence),
-        "versions": dg.MetadataValue.md(_versions(report.versions)),
+        "versions": _versions(report.versions),
         CONSUMED: dg.MetadataValue.json(read_versions(report, below)),
         **({"because": dg.MetadataValue.text("\n".join(report.because))} if report.because else {}),
         **({"partitions touched": dg.MetadataValue.json(list(report.partitions))} if report.partitions else {}),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
-        "phases": dg.MetadataValue.md(_table(("phase", "seconds"), phases)),
+        "phases": _table(("phase", "seconds"), phases),
         **_loops(report),
         **{name: dg.MetadataValue.int(number) for name, number in whole.items()},
     }
@@ -150,15 +150,15 @@ def _loops(report: Report) -> Metadata:
     if not report.rounds:
         return {}
     rows = [
-        (loop, phase, str(len(moved)), _first([f"{number:,}" for number in moved]))
+        (loop, phase, len(moved), _first([f"{number:,}" for number in moved]))
         for loop, phases in report.rounds.items()
         for phase, moved in phases.items()
     ]
     residuals = [(loop, _first([f"{value:.3g}" for value in values])) for loop, values in report.residuals.items()]
     return {
-        "loops": dg.MetadataValue.md(_table(("loop", "phase", "rounds", "rows in each"), rows)),
+        "loops": _table(("loop", "phase", "rounds", "rows in each"), rows),
         "rounds of loops": dg.MetadataValue.md(_rounds_picture(report)),
-        **({"residuals": dg.MetadataValue.md(_table(("loop", "of each step"), residuals))} if residuals else {}),
+        **({"residuals": _table(("loop", "of each step"), residuals)} if residuals else {}),
     }
 
 
@@ -189,6 +189,8 @@ def of_columns(description: Description) -> dict[str, dg.MetadataValue]:
 def of_lineage(description: Description, sources: Mapping[str, dg.AssetKey]) -> dict[str, dg.MetadataValue]:
     """Return the columns that each column of a view is computed from, and the columns of which this is not known.
 
+    The pages of Dagster's open edition leave out `dagster/column_lineage`, so a table has the same.
+
     Args:
         description: that of the compiled view.
         sources: the assets of its sources, by name.
@@ -198,8 +200,13 @@ def of_lineage(description: Description, sources: Mapping[str, dg.AssetKey]) -> 
         for name, origins in description.lineage.items()
     }
     unknown = [name for name, _ in description.columns if name not in lineage]
+    rows = [
+        (name, ", ".join(f"{dep.asset_key.to_user_string()}.{dep.column_name}" for dep in deps) or "no column")
+        for name, deps in lineage.items()
+    ]
     return {
         "dagster/column_lineage": dg.MetadataValue.column_lineage(dg.TableColumnLineage(lineage)),
+        "column lineage": _table(("column", "computed from"), rows),
         **({"columns without lineage": dg.MetadataValue.text(", ".join(unknown))} if unknown else {}),
     }
 
@@ -258,12 +265,12 @@ def of_upkeep(done: Upkeep) -> Metadata:
     """Return the rewritten and removed files, and the retention."""
     head = ("table", "done", "partitions", "files before", "files after", "old files removed", "bytes freed")
     rows = [
-        (name, table.work, *map(str, (table.partitions, *table.files, table.removed, table.freed)))
+        (name, table.work, table.partitions, *table.files, table.removed, table.freed)
         for name, table in done.tables.items()
     ]
     return {
         "summary": dg.MetadataValue.text(done.sentence),
-        "tables": dg.MetadataValue.md(_table(head, rows)),
+        "tables": _table(head, rows),
         "kept": dg.MetadataValue.md("\n".join(f"- {kept}" for kept in done.keeps)),
         "generations removed": dg.MetadataValue.int(len(done.generations)),
         "journal entries removed": dg.MetadataValue.int(done.entries),
@@ -272,13 +279,15 @@ def of_upkeep(done: Upkeep) -> Metadata:
     }
 
 
-def _versions(versions: Mapping[str, tuple[int | None, int]]) -> str:
+def _versions(versions: Mapping[str, tuple[int | None, int]]) -> dg.MetadataValue:
     rows = [
         (source, "–" if before is None else str(before), str(after)) for source, (before, after) in versions.items()
     ]
     return _table(("source", "before", "after"), rows)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+def _table(head: Sequence[str], rows: Sequence[Sequence[str | int | float]]) -> dg.MetadataValue:
+    kinds = [type(value).__name__ for value in rows[0]] if rows else ["str"] * len(head)
+    columns = [dg.TableColumn(name, {"str": "string"}.get(kind, kind)) for name, kind in zip(head, kinds, strict=True)]
+    records = [dg.TableRecord(dict(zip(head, row, strict=True))) for row in rows]
+    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
