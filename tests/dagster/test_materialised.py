@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
@@ -114,3 +115,28 @@ def test_a_broken_dataset_stops_no_other_and_a_subset_is_refreshed(
         assert {event.asset_key for event in above.get_asset_materialization_events()} == {LOW, TOP}
         checked = {check.asset_key for check in above.get_asset_check_evaluations()}
         assert checked == {TOP} and all(check.passed for check in above.get_asset_check_evaluations())
+
+
+def test_a_component_materialises_a_subset(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its defs.yaml, with the Spark of the step: what the subset reads is refreshed with it, and nothing else."""
+    lake = str(tmp_path / "orders")
+    rows = spark.createDataFrame([("a", 3), ("a", 4), ("b", 5)], "customer STRING, amount INT")
+    rows.write.format("delta").save(lake)
+    monkeypatch.setenv("ORDERS", lake)
+    with create_defs_folder_sandbox() as sandbox, dg.DagsterInstance.ephemeral() as instance:
+        folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
+        over = "sources:\n  revenue: {view: revenue}\n"
+        write(folder / "pipelines", "customers", over, sql="SELECT count(*) AS n FROM revenue")
+        write(folder / "pipelines", "best", over, sql="SELECT max(revenue) AS best FROM revenue")
+        with sandbox.load_component_and_build_defs(folder) as (_, defs):
+            job = defs.resolve_implicit_global_asset_job_def()
+            done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("customers")])
+            answer = catalogue.open(catalogue.load("customers", folder / "pipelines"), spark)[1].answer().collect()
+    refreshed = [event.asset_key for event in done.get_asset_materialization_events()]
+    assert refreshed == [dg.AssetKey("revenue"), dg.AssetKey("customers")]
+    assert [(check.asset_key.to_user_string(), check.passed) for check in done.get_asset_check_evaluations()] == [
+        ("customers", True)
+    ]
+    assert [tuple(row) for row in answer] == [(2,)]
