@@ -23,6 +23,7 @@ from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
 from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
+from tests.night import night
 from tests.pipelines.declared import write
 from tests.pipelines.test_docs import blocks
 from tests.spark.machine import PROJECT
@@ -321,3 +322,15 @@ def test_dg_finds_the_components() -> None:
         name for name in dir(df) if isinstance(getattr(df, name), type) and issubclass(getattr(df, name), dg.Component)
     }
     assert found == {"MaintainedView", "DeltafoldPipeline"}
+
+
+@night
+@pytest.mark.parametrize(
+    ("command", "shown"), [("check", "All definitions loaded successfully"), ("list", "flights/landed/flights")]
+)
+def test_dg_takes_this_repository_for_a_project(command: str, shown: str) -> None:
+    dg_command = Path(sys.executable).with_name("dg")
+    if not dg_command.exists():
+        pytest.skip("dg is not installed here (make setup)")
+    done = subprocess.run([dg_command, command, "defs"], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0 and shown in done.stdout, done.stdout + done.stderr
