@@ -56,6 +56,7 @@ from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Resolver, SourceCatalog
 from deltafold.spark import catalyst
+from deltafold.spark.connect import check_session
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session import start
 from deltafold.spark.threads import choose_threads
@@ -285,7 +286,8 @@ def locate_root(root: str | Place) -> Place:
 
 
 def check_arguments(spark: object, root: Place) -> None:
-    """Raise UsageError for anything but a Spark session, and SourceError for a root that cannot be a folder."""
+    """Raise UsageError for anything but a classic Spark session, SourceError for a root that cannot be a folder."""
+    check_session(f"warehouse {root}", spark)
     if not isinstance(spark, SparkSession):
         raise UsageError(
             f"warehouse {root}: {type(spark).__name__} is not a Spark session. Pass one with Delta, such as start()."

@@ -4,11 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from dagster_pyspark import LazyPySparkResource
 
-from deltafold.dagster.resources import HOST_VARIABLE, SparkResource
+from deltafold.dagster.resources import HOST_VARIABLE, SessionSpark, SparkResource
 from deltafold.pipelines import catalogue
+from deltafold.pipelines.tasks import RefreshTask
 from deltafold.spark import session
 from tests.dagster import sales
 
@@ -59,3 +61,10 @@ def test_a_host_is_attached_to(
     SparkResource(host="host.json").open(sales.declare(tmp_path))
     assert os.environ[HOST_VARIABLE] == "host.json"
     assert len(started) == 1
+
+
+def test_a_users_session_of_spark_connect_is_one_sentence(tmp_path: Path) -> None:
+    session_of_connect: Any = pytest.importorskip("pyspark.sql.connect.session").SparkSession
+    runner = SessionSpark(object.__new__(session_of_connect))
+    with pytest.raises(dg.Failure, match=r"the session is one of Spark Connect, and .* Pass a classic session"):
+        runner.run(dg.build_op_context(), sales.declare(tmp_path), RefreshTask())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 
 class DeltafoldError(Exception):
@@ -130,9 +131,17 @@ class MissingPackageError(DeltafoldError, ImportError):
     """A package that this work needs is not installed."""
 
 
-def explain_missing(error: ModuleNotFoundError) -> MissingPackageError | None:
-    """Return the sentence for a package that an extra brings; None for any other module."""
+def explain_missing(error: ImportError) -> MissingPackageError | None:
+    """Return the sentence for a package that an extra brings, or for a PySpark without a driver; else None."""
     package = (error.name or "").partition(".")[0]
+    if package in ("pyspark", "py4j") and _is_client_alone(error):
+        return MissingPackageError(
+            "pyspark-client: it is Spark Connect alone, and views are maintained in Spark's driver, which it cannot "
+            "reach. Run pip install 'deltafold[local]' in an environment without it, or use the Python of a platform "
+            "that has Spark. Through Connect, only read the answers, which are Delta tables (docs/platforms.md)."
+        )
+    if not isinstance(error, ModuleNotFoundError):
+        return None
     if package not in EXTRAS:
         return None
     extra, purpose = EXTRAS[package]
@@ -142,12 +151,19 @@ def explain_missing(error: ModuleNotFoundError) -> MissingPackageError | None:
     )
 
 
+def _is_client_alone(error: ImportError) -> bool:
+    """Return whether the PySpark that lacks a module is a client of Spark Connect, such as pyspark-client."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "pyspark":
+        return False
+    return find_spec("pyspark") is not None and find_spec("pyspark.core") is None
+
+
 @contextmanager
 def explain_missing_packages() -> Generator[None]:
     """Raise MissingPackageError for a package of an extra that the body fails to import."""
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if explained := explain_missing(error):
             raise explained from None
         raise

@@ -60,7 +60,7 @@ class Commands(TyperGroup):
 
 def _complain(error: Exception) -> int:
     """Print the error on standard error, and return its exit code."""
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ImportError):
         error = explain_missing(error) or error
     sentence = str(error)
     if not isinstance(error, errors.DeltafoldError):

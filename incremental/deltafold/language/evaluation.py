@@ -22,6 +22,7 @@ from deltafold.language.mrql.program.running import run_program
 from deltafold.language.query import NO_MONOIDS, Monoids, QueryText
 from deltafold.language.unread import is_unread_error
 from deltafold.spark import catalyst
+from deltafold.spark.connect import check_frame
 from deltafold.spark.java_errors import position_of_analysis, sentence_of_analysis
 
 UNRESOLVED = "[TABLE_OR_VIEW_NOT_FOUND]", "[UNRESOLVED_ROUTINE]"  # prefixes of Spark's errors
@@ -91,6 +92,7 @@ def _evaluate_function(
         raise QueryError(
             f"{what}: it raised {type(error).__name__}{where}: {str(error).rstrip('.')}. Correct it."
         ) from error
+    check_frame(what, answer)
     if not isinstance(answer, DataFrame):
         raise QueryError(f"{what}: it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
     return answer

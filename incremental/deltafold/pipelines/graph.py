@@ -25,6 +25,7 @@ from deltafold.language.unread import Placeholders
 from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
+from deltafold.spark.connect import check_frame
 from deltafold.spark.java_errors import sentence_of_analysis
 
 Parts = tuple[str, ...]
@@ -211,6 +212,7 @@ class Graph:
         """Return the frame of a query over the frames of relations; inlining: the views that are evaluated for it."""
         reader = GraphReader(self, leaves, inlining)
         answer = cast(object, reader.sql(query) if isinstance(query, str) else query(reader))
+        check_frame("query", answer)
         if not isinstance(answer, DataFrame):
             raise QueryError(f"query: it returned {type(answer).__name__}, not a DataFrame. Return the answer.")
         return answer

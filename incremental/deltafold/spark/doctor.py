@@ -21,6 +21,7 @@ from packaging.specifiers import SpecifierSet
 from deltafold.algebra.local_path import is_remote, is_uri, local_path, remote_fault
 from deltafold.algebra.sources import KAFKA
 from deltafold.spark.cache import SetupError, cache_folder
+from deltafold.spark.connect import explain_request
 from deltafold.spark.jvm.jars import jars_folder, kafka_package
 from deltafold.spark.jvm.java import provide_java
 from deltafold.spark.jvm.object_stores import S3_SCHEMES, S3A, STORES, UNSAFE_ON_S3, store_settings
@@ -75,6 +76,7 @@ def examine(
     return (
         _python(),
         _packages(),
+        *_connect(settings or {}),
         _java(),
         _jars(),
         _folder("cache", _cache_or_reason(), "set DELTAFOLD_CACHE to a writable folder"),
@@ -105,6 +107,12 @@ def _packages() -> Finding:
         if not releases.contains(installed[name]):
             return Finding.failure("packages", f"{name} is {installed[name]}, and {releases} is wanted. {INSTALL}")
     return Finding.success("packages", ", ".join(map(" ".join, installed.items())) + " are installed.")
+
+
+def _connect(settings: Mapping[str, str]) -> list[Finding]:
+    """Return the fault of an environment or settings for which PySpark would use Spark Connect."""
+    refusal = explain_request(settings)
+    return [] if refusal is None else [Finding.failure("Spark Connect", refusal)]
 
 
 def _java() -> Finding:

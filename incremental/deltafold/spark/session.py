@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.local_path import local_path
 from deltafold.algebra.secrets import is_secret
-from deltafold.spark import catalyst
+from deltafold.spark import catalyst, connect
 from deltafold.spark.cache import SetupError, cache_folder, scratch_folder
 from deltafold.spark.catalyst import JavaError, is_java_instance
 from deltafold.spark.host.address import NoHostError
@@ -95,10 +95,12 @@ def start(
     of Spark). settings: Spark settings, which override the defaults; on a Spark that runs already, only those that can
     change then. brief: the process will end after little work, so a laptop's Java is started without its second
     compiler, unless its options are set otherwise. warm: whether to attach to the Spark that a host keeps for the same
-    master, memory and settings; `required` never starts one. Raises SetupError if this machine cannot run it, or the
-    Spark that already runs lacks Delta Lake.
+    master, memory and settings; `required` never starts one. Raises SetupError if this machine cannot run it, the
+    Spark that already runs lacks Delta Lake, or PySpark would use Spark Connect.
     """
     own_settings = dict(settings or {})
+    if refusal := connect.explain_request(own_settings, master):
+        raise SetupError(refusal)
     for name in ECHOES:
         PySparkLogger.getLogger(name).disabled = True
     wanted = WantedSpark(master, memory or MEMORY, own_settings)

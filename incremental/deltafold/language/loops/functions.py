@@ -23,6 +23,7 @@ from deltafold.algebra.plan import Keep, Norm, Tolerance, traits_of
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.loops.definition import Definition
 from deltafold.language.loops.options import LoopOptions, evaluator
+from deltafold.spark.connect import check_frame
 
 Frames = tuple[DataFrame, ...]
 ColumnNames = str | Sequence[str]
@@ -173,6 +174,8 @@ def _keep_numbers(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
 def _evaluate(start: DataFrame | Frames, step: Callable[..., Any], options: LoopOptions) -> DataFrame | Frames:
     """Hand a loop to its evaluator; several frames as one with all their columns (`_Parts`)."""
     chosen = evaluator() or Definition()
+    for frame in start if isinstance(start, tuple) else (start,):
+        check_frame(options.function, frame)
     if isinstance(start, DataFrame):
         _check_keys(start, options)
         return chosen.evaluate(start, _check_step(start, step, options), options)
