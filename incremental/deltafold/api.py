@@ -42,6 +42,7 @@ from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
 from deltafold.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from deltafold.algebra.tuning import Tuning
 from deltafold.compilation import Policy, Remedy, check_options
+from deltafold.display import show_progress
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.remote.lease import check_store
@@ -239,10 +240,10 @@ class Warehouse:
                 f"view {unknown[0]}: it is not declared in this warehouse. Choose one of: {', '.join(views) or 'none'}."
             )
         number = choose_threads(threads)
-        with explain_lost_spark():
+        with explain_lost_spark(), show_progress(progress) as step:
             chosen = dict.fromkeys((*names, *full)) if names else views
             datasets = Resolver().datasets(self, chosen, full, only=only)
-            return refresh_datasets(datasets, progress, self.spark, number)
+            return refresh_datasets(datasets, step, self.spark, number)
 
     @property
     def views(self) -> Mapping[str, View]:

@@ -24,6 +24,7 @@ from deltafold.algebra.plain_options import Publish
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.program import Program
 from deltafold.algebra.recipe import Current, Recipe, WiderTypes
+from deltafold.algebra.results.html import Explanation
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.algebra.sources import is_name
 from deltafold.algebra.sqltext import quoted
@@ -227,17 +228,19 @@ class Compilation:
         """Return a sample of the answer by its group keys; None for a share of 1; raises QueryError (see sample_of)."""
         return sample_of(self.schema, find_group_key(self.query.plan, self.query.outputs), share, epoch)
 
-    def explain(self, chosen: Choice, *, trace: bool = False) -> str:
+    def explain(self, chosen: Choice, *, trace: bool = False) -> Explanation:
         """Return how the view is maintained, or why it is recomputed; trace: also the plan after each compiler pass."""
         if isinstance(chosen.strategy, Incremental):
-            text = explain_program(self.name, chosen.strategy.program)
+            text, rules = explain_program(self.name, chosen.strategy.program), chosen.strategy.program.node_rules
         else:
+            rules = ()
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
         program = ""
         if isinstance(self.text, Mrql):
             program = f"\n\nMRQL became:\n{self.text.show(self.sources.names, self.sources.schema)}"
-        return text + reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+        text += reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
+        return Explanation.of(text, rules)
 
     def description(self, chosen: Choice) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
@@ -253,7 +256,7 @@ class Compilation:
                 for stage in stages
             ),
             columns=tuple((column.name, column.type) for column in self.columns),
-            explain=self.explain(chosen),
+            explain=str(self.explain(chosen)),
             sources=chosen.strategy.sources,
             partition_key=self.partition_key or "",
             lineage={

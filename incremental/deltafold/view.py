@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import SourceError, StorageError, UsageError
+from deltafold.algebra.errors import DeltafoldError, SourceError, StorageError, UsageError
 from deltafold.algebra.plain_options import PlainOptions, Publish
 from deltafold.algebra.plan import Column
+from deltafold.algebra.results import html
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.algebra.results.upkeep import Status, Upkeep
 from deltafold.algebra.sqltext import quoted
 from deltafold.compilation import Policy, Remedy
+from deltafold.display import show_progress
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.language.query import QueryText
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from deltafold.api import Warehouse
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class View:
     """A maintained view; no data is read before `refresh`.
 
@@ -54,12 +56,23 @@ class View:
     query: QueryText
     policy: Policy
     publish: Publish
-    catalog: SourceCatalog = field(compare=False, repr=False)
+    catalog: SourceCatalog = field(compare=False)
     on_change: Remedy = "refuse"
     publish_as: str | None = None
     on_lost: Remedy = "refuse"
     plain_options: PlainOptions = field(default_factory=PlainOptions)
-    compiled: Compiled = field(default_factory=Compiled, compare=False, repr=False)
+    compiled: Compiled = field(default_factory=Compiled, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<View: {self.name} in {self.warehouse.root}>"
+
+    def _repr_html_(self) -> str:
+        query = self.query if isinstance(self.query, str) else getattr(self.query, "text", None)
+        shown = query or f"function {getattr(self.query, '__name__', type(self.query).__name__)}"
+        try:
+            return html.view(self.name, shown, self.status(), self.history())
+        except DeltafoldError as error:  # a notebook would show its traceback instead of the view
+            return html.block(html.element("p", repr(self)), html.element("p", str(error)))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -71,7 +84,7 @@ class View:
         """The mode of its next epoch: `incremental` or `recompute`."""
         return self._resolved.choice.strategy.mode
 
-    def explain(self, *, trace: bool = False) -> str:
+    def explain(self, *, trace: bool = False) -> html.Explanation:
         """Return how the view is maintained, or why it is recomputed; raises RefusedError if it is refused.
 
         trace: also the query's plan after each pass of the compiler. Where a source of the last epoch is gone, return
@@ -83,7 +96,7 @@ class View:
         except (SourceError, StorageError):
             if not (gone := status_of(self.store, self._base).problems):
                 raise
-            return "\n".join([*gone.values(), "", self._last_answer.explain()])
+            return html.Explanation("\n".join([*gone.values(), "", self._last_answer.explain()]))
 
     def description(self) -> Description:
         """Return the compiled view as plain data, for an orchestrator's graph."""
@@ -114,8 +127,8 @@ class View:
         self, versions: Mapping[str, int] | None, progress: Progress | None, chunk: int | None, *, rebuild: bool
     ) -> Report:
         refresh = self._resolved.refresh
-        with explain_lost_spark(), update_metrics(self.store, refresh.inputs):
-            return refresh.run(versions, progress, rebuild=rebuild, chunk_bytes=chunk)
+        with explain_lost_spark(), update_metrics(self.store, refresh.inputs), show_progress(progress) as step:
+            return refresh.run(versions, step, rebuild=rebuild, chunk_bytes=chunk)
 
     def answer(self) -> DataFrame:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deltafold.algebra.errors import DeltafoldWarning
-from deltafold.algebra.results.formats import format_bytes, format_count
+from deltafold.algebra.results.formats import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from deltafold.api import Landing, Report, Upkeep, Verification
@@ -174,7 +174,7 @@ def _status_row(row: Mapping[str, Any]) -> tuple[object, ...]:
         state,
         row.get("epoch", "-"),
         row.get("verdict", "-"),
-        "-" if age is None else duration(age),
+        "-" if age is None else format_duration(age),
         "; ".join(behind) or "-",
         "; ".join(quarantines) or "-",
         size(sizes.get("state")),
@@ -195,14 +195,6 @@ def size(facts: Mapping[str, int] | None) -> str:
         return "-"
     fragmented = f", {format_count(facts['fragmented'], 'partition')} fragmented" if facts["fragmented"] else ""
     return f"{format_bytes(facts['bytes'])} in {format_count(facts['files'], 'file')}{fragmented}"
-
-
-def duration(seconds: float) -> str:
-    """Render a time in its largest unit."""
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= length:
-            return format_count(int(seconds // length), unit)
-    return format_count(int(seconds), "second")
 
 
 def render_upkeep(done: Upkeep) -> str:

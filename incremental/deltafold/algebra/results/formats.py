@@ -17,3 +17,11 @@ def format_bytes(size: float) -> str:
 def format_count(number: int, noun: str) -> str:
     """Format a number of things: 1 row, 2,000 rows."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a time in its largest unit: 5 seconds, 2 days."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return format_count(int(seconds // length), unit)
+    return format_count(int(seconds), "second")

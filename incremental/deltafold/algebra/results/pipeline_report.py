@@ -15,7 +15,7 @@ SKIPPED: Final = "skipped"
 OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, FAILED, SKIPPED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetResult(Json):
     """One dataset of a pipeline, by its name: a view, or a table that is written otherwise.
 
@@ -59,7 +59,7 @@ class DatasetResult(Json):
         return f"{self.name}: {FAILED} with {self.error_type}: {self.error}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PipelineReport(Json):
     """One refresh of a pipeline.
 
@@ -78,9 +78,6 @@ class PipelineReport(Json):
         stored = cast("tuple[DatasetResult | dict[str, Any], ...]", self.datasets)  # JSON has dictionaries
         made = (each if isinstance(each, DatasetResult) else DatasetResult(**each) for each in stored)
         object.__setattr__(self, "datasets", tuple(made))
-
-    def __repr__(self) -> str:
-        return f"<PipelineReport: {self.sentence}>"
 
     def __getitem__(self, name: str) -> DatasetResult:
         """Return the result of a dataset; raises KeyError if it was not part of the run."""

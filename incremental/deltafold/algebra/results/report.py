@@ -39,7 +39,18 @@ TAKEN_BACK: Final = "taken back"
 
 
 class Json:
-    """Converts dataclasses to and from JSON text."""
+    """Converts dataclasses to and from JSON text, and shows them in notebooks (html.py).
+
+    The `repr` of one that has a `sentence` is that.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {cast(Any, self).sentence}>"
+
+    def _repr_html_(self) -> str:
+        from deltafold.algebra.results import html  # which imports this module
+
+        return html.render(self)
 
     def to_json(self) -> str:
         """Return one line of JSON with sorted keys."""
@@ -53,7 +64,7 @@ class Json:
         return cls(**{name: value for name, value in stored.items() if name in names})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report(Json):
     """One refresh.
 
@@ -153,7 +164,7 @@ class Landing(Json):
         return sum(self.quarantined.get(partition, 0) for partition in self.landed)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Verification(Json):
     """The comparison of a view with its batch query at the versions of its last epoch, duplicates counted.
 

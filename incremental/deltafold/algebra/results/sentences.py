@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from deltafold.algebra.results.formats import format_bytes, format_count
+from deltafold.algebra.results.formats import format_bytes, format_count, format_duration
 from deltafold.algebra.results.notes import (
     REUSED,
     Branched,
@@ -28,7 +28,7 @@ from deltafold.algebra.results.notes import (
 
 if TYPE_CHECKING:
     from deltafold.algebra.results.report import Report, Verification
-    from deltafold.algebra.results.upkeep import Upkeep
+    from deltafold.algebra.results.upkeep import Status, Upkeep
 
 
 def sentence_of(report: Report) -> str:
@@ -65,6 +65,19 @@ def sentence_of_upkeep(done: Upkeep) -> str:
     parts += [f"{done.entries} journal entries removed"] if done.entries else []
     first = f"{done.view}: " if done.grown is None else f"{done.grown.sentence}; "
     return f"{first}{'; '.join(parts)}; {done.seconds:.1f} s"
+
+
+def sentence_of_status(status: Status) -> str:
+    """Return the sentence of a status."""
+    if status.epoch is None:
+        return f"{status.view}: never refreshed"
+    behind = sum(lag.versions > 0 and lag.rows != 0 for lag in status.lag.values())
+    state = f"behind {format_count(behind, 'source')}" if behind else "current"
+    if status.problems:
+        state = "a source is gone"
+    age = "" if status.age is None else f", {format_duration(status.age)} old"
+    interrupted = "" if status.unfinished is None else f", epoch {status.unfinished} interrupted"
+    return f"{status.view}: epoch {status.epoch}{age}, {state}{interrupted}"
 
 
 def chosen_mode(mode: str, expected: Mapping[str, float], share: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deltafold.algebra.results.report import Json, Report
-from deltafold.algebra.results.sentences import sentence_of_upkeep
+from deltafold.algebra.results.sentences import sentence_of_status, sentence_of_upkeep
 
 VIEW = "view"  # the name of the answer's own table
 
@@ -26,7 +26,7 @@ class TableUpkeep:
     kept: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Upkeep(Json):
     """One upkeep of a view and its landed sources.
 
@@ -70,7 +70,7 @@ class Size:
     fragmented: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Status(Json):
     """The status of a view.
 
@@ -93,6 +93,11 @@ class Status(Json):
     problems: dict[str, str] = field(default_factory=dict[str, str])
     path: str | None = None
     reader_features: tuple[str, ...] | None = None
+
+    @property
+    def sentence(self) -> str:
+        """One line for a terminal."""
+        return sentence_of_status(self)
 
     @property
     def current(self) -> bool:
