@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.constraints import collect_facts
 from deltafold.algebra.errors import RefusedError
 from deltafold.algebra.sources import Delta, ForeignKey, SourceDeclaration
-from deltafold.compiler.compile import check_outputs, compile_query
+from deltafold.compiler.compile import check_outputs, compile_query, run_passes
 from deltafold.compiler.draft import Draft
 from deltafold.compiler.explain import explain_program, explain_refusal
 from deltafold.language.analysis import analyse
@@ -53,7 +53,11 @@ def fingerprint(spark: SparkSession, query: QueryText) -> str:
 
 def draft(spark: SparkSession, query: QueryText, declared: Mapping[str, SourceDeclaration] | None = None) -> Draft:
     """The translated query as the compiler takes it; raises QueryError where Spark cannot analyse it."""
-    found = read(spark, query)
+    return draft_of(spark, read(spark, query), declared)
+
+
+def draft_of(spark: SparkSession, found: Query, declared: Mapping[str, SourceDeclaration] | None = None) -> Draft:
+    """A translated query as the compiler takes it."""
     check_outputs(found.outputs)
     facts = collect_facts(declared or {}, {}, found.sources)
     equality = SparkEquality(spark, found.attributes)
@@ -71,7 +75,9 @@ def draft(spark: SparkSession, query: QueryText, declared: Mapping[str, SourceDe
 def explained(spark: SparkSession, name: str, query: QueryText) -> str:
     """What explain shows of a query."""
     try:
-        return explain_program(name, compile_query(draft(spark, query, DECLARED)))
+        translated = draft(spark, query, DECLARED)
+        *_, (_, compiled) = run_passes(translated, checked=True)
+        return explain_program(name, compiled.program())
     except RefusedError as error:
         return explain_refusal(name, error.refusals)
 

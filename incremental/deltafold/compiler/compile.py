@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from deltafold.algebra.errors import QueryError
 from deltafold.algebra.program import RESERVED, Program
 from deltafold.compiler.draft import Draft, Outputs, Pass
+from deltafold.compiler.invariants import check_pass
 from deltafold.compiler.passes.choose_publication import choose_publication
 from deltafold.compiler.passes.drop_keyed_distinct import drop_keyed_distinct
 from deltafold.compiler.passes.expand_distinct import expand_distinct
@@ -39,10 +40,16 @@ def compile_query(draft: Draft) -> Program:
     return draft.program()
 
 
-def run_passes(draft: Draft) -> Iterator[tuple[str, Draft]]:
-    """Yield the name of each pass and the draft after it; raises RefusedError from the pass that refuses the query."""
+def run_passes(draft: Draft, *, checked: bool = False) -> Iterator[tuple[str, Draft]]:
+    """Yield the name of each pass and the draft after it; raises RefusedError from the pass that refuses the query.
+
+    checked: raise BrokenPassError after a pass that changed what it has to leave as it is (invariants.py; D-200).
+    """
     for compiler_pass in PASSES:
-        draft = compiler_pass(draft)
+        after = compiler_pass(draft)
+        if checked:
+            check_pass(compiler_pass.__name__, draft, after)
+        draft = after
         yield compiler_pass.__name__, draft
 
 

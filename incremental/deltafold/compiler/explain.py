@@ -42,7 +42,7 @@ def explain_passes(draft: Draft) -> str:
     lines = ["translated:", *_indent(shown)]
     pending = [compiler_pass.__name__ for compiler_pass in PASSES]
     try:
-        for name, after in run_passes(draft):
+        for name, after in run_passes(draft, checked=True):
             pending.remove(name)
             before = shown
             shown = draft_lines(after)

@@ -1,4 +1,4 @@
-"""Compose the code location of a folder of pipelines, for those who write none of their own (D-200).
+"""Compose the code location of a folder of pipelines, for those who write none of their own (D-198).
 
 assets/definitions.py of the repository has the same, written as in a project of a user's.
 """
