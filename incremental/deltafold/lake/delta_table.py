@@ -33,15 +33,15 @@ from deltafold.lake.log.direct_commit import ALL, write_directly
 from deltafold.lake.log.direct_merge import merge_directly
 from deltafold.lake.log.file_lists import (
     differing_files,
-    files_exist,
     files_of,
+    find_missing,
+    find_missing_of,
     has_vectors,
     known_files,
     partition_columns,
     partition_files,
     row_count,
     rows_of_files,
-    version_exists,
     without_vectors,
 )
 from deltafold.lake.log.vector_changes import VectorChanges
@@ -182,14 +182,18 @@ class DeltaTable:
         """Return whether files and their deletion vectors still exist: a vacuum may have removed what a compaction
         replaced.
         """
-        return files_exist(self.spark, self.log, files)
+        return find_missing(self.spark, self.log, files) is None
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         try:
-            return version_exists(self.spark, self.log, self._snapshot_at(version))
+            return self.find_missing(version) is None
         except SourceError:
             return False
+
+    def find_missing(self, version: int) -> str | None:
+        """Return the path of a file of a version that no longer exists; None if all do."""
+        return find_missing_of(self.spark, self.log, self._snapshot_at(version))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files of a version, deletion vectors applied."""

@@ -163,6 +163,13 @@ class VersionedTable(Protocol):
         """Return whether a version can still be read: the log lists its files, and all of them exist."""
         ...
 
+    def find_missing(self, version: int) -> str | None:
+        """Return the path of a file of a version that no longer exists; None if all do.
+
+        Raises SourceError for a version that the log does not have.
+        """
+        ...
+
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files, by the schema of a version."""
         ...

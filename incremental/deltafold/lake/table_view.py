@@ -107,6 +107,10 @@ class TableView:
         """Return whether a version can still be read."""
         return self.table.is_readable(version)
 
+    def find_missing(self, version: int) -> str | None:
+        """Return the path of a file of a version that no longer exists; None if all do."""
+        return self.table.find_missing(version)
+
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files, by the schema of a version."""
         return self.table.rows_of(version, files)

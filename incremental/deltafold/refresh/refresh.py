@@ -200,7 +200,8 @@ class Refresh:
     def _begin_anew(self, course: Course, error: LostSourceError) -> None:
         """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
         if self._on_lost != REBUILD or course.rebuilds:
-            raise error
+            targets = None if course.versions is None else course.versions.targets
+            raise (self.inputs.find_damage(targets) or error) from error
         course.history = self._store.journal.history(course.history)
         course.goal, course.lost, course.failed = Goal(rebuild=True), error, None
 
@@ -324,10 +325,9 @@ class Refresh:
                 )
 
     def _check_healing(self, lost: LostSourceError, targets: Targets, progress: Progress | None) -> None:
-        """Say that the view is rebuilt; raises the error where a rebuild could not read its sources either."""
-        tables, places = self.inputs.tables, self.inputs.places
-        if not all(table.is_readable(targets[places[name]]) for name, table in tables.items()):
-            raise lost
+        """Say that the view is rebuilt; raises SourceError where a rebuild could not read its sources either."""
+        if damage := self.inputs.find_damage(targets):
+            raise damage from lost
         because = str(lost).split(". ")[0].rstrip(".")
         log(logging.WARNING, "source lost", {"view": self._store.view, "sentence": lost.logged})
         warnings.warn(

@@ -231,19 +231,19 @@ SINGLE_LOOKUPS = 1000  # files looked for one by one: a millisecond each in a lo
 SOMEWHERE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"  # a path that is not relative to its table, as in a shallow clone
 
 
-def version_exists(spark: SparkSession, log: J, snapshot: J) -> bool:
-    """Return whether all files of a version still exist."""
+def find_missing_of(spark: SparkSession, log: J, snapshot: J) -> str | None:
+    """Return the path of a file of a version that no longer exists; None if all do."""
     if known_files(snapshot) is not None:
-        return files_exist(spark, log, files_of(spark, snapshot))
-    return all_listed(spark, log, rows_of_actions(spark, snapshot))
+        return find_missing(spark, log, files_of(spark, snapshot))
+    return find_unlisted(spark, log, rows_of_actions(spark, snapshot))
 
 
-def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
-    """Return whether some files of a table, and their deletion vectors, still exist."""
+def find_missing(spark: SparkSession, log: J, files: Sequence[File]) -> str | None:
+    """Return the path of one of some files, or deletion vectors, that no longer exists; None if all do."""
     if len(files) > SINGLE_LOOKUPS:
         actions = catalyst.module(catalyst.sql(spark).delta.implicits, "package")
         rows = actions.RichAddFileSeq(to_java(spark, [file.action for file in files])).toDF(catalyst.session(spark))
-        return all_listed(spark, log, DataFrame(rows, spark))
+        return find_unlisted(spark, log, DataFrame(rows, spark))
     operations = catalyst.module(catalyst.sql(spark).delta.util, "DeltaFileOperations")
     root = log.dataPath()
     system, base = root.getFileSystem(log.newDeltaHadoopConf()), str(root.toString())
@@ -251,11 +251,11 @@ def files_exist(spark: SparkSession, log: J, files: Sequence[File]) -> bool:
     marked = to_java(spark, [file.action for file in files if file.identity[1]])
     vectors = [action.deletionVector() for action in catalyst.sequence(marked)]
     paths += [vector.absolutePath(root) for vector in vectors if vector.isOnDisk()]
-    return all(system.exists(path) for path in paths)
+    return next((str(path.toString()) for path in paths if not system.exists(path)), None)
 
 
-def all_listed(spark: SparkSession, log: J, actions: DataFrame) -> bool:
-    """Return whether listings of the folders contain all files of AddFiles, and their deletion vectors."""
+def find_unlisted(spark: SparkSession, log: J, actions: DataFrame) -> str | None:
+    """Return the path of a file of AddFiles, or of a deletion vector, that no listing of the folders contains."""
     root = log.dataPath()
     descriptors = catalyst.module(catalyst.sql(spark).delta.actions, "DeletionVectorDescriptor")
     on_disk = actions.where("deletionVector.storageType <> 'i'")
@@ -266,7 +266,8 @@ def all_listed(spark: SparkSession, log: J, actions: DataFrame) -> bool:
     beyond = needed.where(~F.col("path").startswith(f"{root}/"))
     folders = beyond.select(F.regexp_replace("path", "/[^/]*$", "").alias("folder")).distinct().collect()
     listed = list_paths(spark, log, [str(root), *(str(row[0]) for row in folders)])
-    return needed.join(listed, "path", "left_anti").isEmpty()
+    unlisted = needed.join(listed, "path", "left_anti").first()
+    return None if unlisted is None else str(unlisted[0])
 
 
 def absolute(path: Column, root: str) -> Column:

@@ -168,14 +168,18 @@ class MemoryTable:
 
     def present(self, files: Sequence[File]) -> bool:
         """Return whether none of the files was vacuumed."""
-        return not any(file.identity[0] in self.log.vacuumed for file in files)
+        return self._find_vacuumed(files) is None
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version exists with all of its files."""
         try:
-            return self.present(list(self.files(version).values()))
+            return self.find_missing(version) is None
         except SourceError:
             return False
+
+    def find_missing(self, version: int) -> str | None:
+        """Return the path of a file of a version that no longer exists; None if all do."""
+        return self._find_vacuumed(list(self.files(version).values()))
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files, by the schema of a version."""
@@ -213,9 +217,13 @@ class MemoryTable:
         return recorded
 
     def _check(self, files: Sequence[File]) -> None:
-        for file in files:
-            if file.identity[0] in self.log.vacuumed:
-                raise AnalysisException(f"[FAILED_READ_FILE.FILE_NOT_EXIST] {self.path}/{file.identity[0]} is gone")
+        if (path := self._find_vacuumed(files)) is not None:
+            raise AnalysisException(f"[FAILED_READ_FILE.FILE_NOT_EXIST] {path} is gone")
+
+    def _find_vacuumed(self, files: Sequence[File]) -> str | None:
+        """Return the path of one of some files that was vacuumed; None if none was."""
+        vacuumed = (file.identity[0] for file in files if file.identity[0] in self.log.vacuumed)
+        return next((f"{self.path}/{name}" for name in vacuumed), None)
 
     def append(self, frame: DataFrame, mark: Mark, partition: str | None, *, name_mapping: bool = False) -> bool:
         """Add rows, creating the table if there is none."""

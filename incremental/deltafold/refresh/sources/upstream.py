@@ -229,6 +229,30 @@ class Inputs:
             if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
                 raise refuse_recreated(self.view, name, table)
 
+    def find_damage(self, targets: Targets | None) -> SourceError | None:
+        """Return the error for a table whose version to reach cannot be read, so that a rebuild would be in vain.
+
+        targets: the versions to reach; None if they are the latest.
+        """
+        for name, table in self.tables.items():
+            version = table.version() if targets is None else targets[self.places[name]]
+            if version is None:
+                continue
+            try:
+                path = table.find_missing(version)
+            except SourceError:
+                return SourceError(
+                    f"source {name} at {table.label}: its version {version}, which a rebuild would read, too, can no "
+                    "longer be read (its log was cleaned up). Refresh to a later version."
+                )
+            if path is not None:
+                return SourceError(
+                    f"source {name} at {table.label}: its version {version} lacks the file {path}, which a rebuild "
+                    "would read, too. Bring the file back, or write a version that does not need it (RESTORE TABLE to "
+                    "an earlier version, or the table anew), and refresh again."
+                )
+        return None
+
     def check_columns(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError for versions that lack a column that the query reads, or have it with another type.
 
