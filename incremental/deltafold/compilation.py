@@ -23,7 +23,7 @@ from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plain_options import Publish
 from deltafold.algebra.plan import Column, SourceRead
 from deltafold.algebra.program import Program
-from deltafold.algebra.recipe import Current, Recipe, WiderTypes
+from deltafold.algebra.recipe import Current, OtherTypes, Recipe
 from deltafold.algebra.results.html import Explanation
 from deltafold.algebra.results.report import Description, StateDescription
 from deltafold.algebra.sources import is_name
@@ -40,8 +40,8 @@ from deltafold.dataflow.state_schema import Layout
 from deltafold.language.analysis import Analysis, analyse
 from deltafold.language.determinism.tie_breaking import break_ties
 from deltafold.language.evaluation import evaluate
+from deltafold.language.fingerprint.earlier_schemas import are_narrower, find_earlier
 from deltafold.language.fingerprint.equality import SparkEquality
-from deltafold.language.fingerprint.narrower_schemas import find_narrower
 from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.mentions import Mentions, NoDataError
 from deltafold.language.mrql.program.query import Mrql
@@ -341,7 +341,7 @@ class Compilation:
             names=query.names,
             made_by=releases(self.spark),
         )
-        return Current(recipe, self._types, self._wider_types)
+        return Current(recipe, self._types, self._other_types)
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
@@ -399,22 +399,32 @@ class Compilation:
             return error
 
     @cached_property
-    def _widened(self) -> WidenedQuery | None:
-        """The query under the names of its state, if that is of the same query before types of sources got wider."""
-        kept, schema = self.kept, self.sources.schema
-        if kept is None or self._translated.fingerprint == kept.fingerprint:
-            return None
-        narrower = find_narrower(kept.sources, schema)
-        if not narrower:
+    def _earlier_schemas(self) -> Mapping[str, StructType]:
+        """The schemas of the sources with types that changed since the state was built, as they were."""
+        if self.kept is None or self._translated.fingerprint == self.kept.fingerprint:
+            return {}
+        return find_earlier(self.kept.sources, self.sources.schema)
+
+    @cached_property
+    def _query_of_state(self) -> Query | None:
+        """The query over the earlier types of its sources, if some changed and it is the query of its state."""
+        kept, schema, earlier = self.kept, self.sources.schema, self._earlier_schemas
+        if kept is None or not earlier:
             return None
         try:
-            earlier = analyse(
-                self.spark, self.text, self.sources.names, lambda n: narrower.get(n) or schema(n), self.sources.monoids
+            analysis = analyse(
+                self.spark, self.text, self.sources.names, lambda n: earlier.get(n) or schema(n), self.sources.monoids
             )
-            then = earlier.translate(kept.names, kept.orders)
+            then = analysis.translate(kept.names, kept.orders)
         except QueryError:  # it is another query, or the function that returns it is
             return None
-        if then.fingerprint != kept.fingerprint:
+        return then if then.fingerprint == kept.fingerprint else None
+
+    @cached_property
+    def _widened(self) -> WidenedQuery | None:
+        """The query under the names of its state, if that is of the same query before types of sources got wider."""
+        kept, then = self.kept, self._query_of_state
+        if kept is None or then is None or not are_narrower(self._earlier_schemas, self.sources.schema):
             return None
         widened = WidenedQuery(query=self.analysis.translate(kept.names, kept.orders), then=then)
         old, new = self._compile(then), self._compile(widened.query)
@@ -433,17 +443,18 @@ class Compilation:
         return widened.widening.keeps_tables
 
     @property
-    def _wider_types(self) -> WiderTypes | None:
-        """What wider types of sources change since the state was built."""
-        widened = self._widened
-        if widened is None:
+    def _other_types(self) -> OtherTypes | None:
+        """What other types of sources change since the state was built, if nothing else did."""
+        if self._query_of_state is None:
             return None
-        since = widened.then.fingerprint
+        since, widened = self._query_of_state.fingerprint, self._widened
+        if widened is None:
+            return OtherTypes(since)
         if widened.because:
-            return WiderTypes(since, f"a wider type changes more than the width: {widened.because}")
+            return OtherTypes(since, f"a wider type changes more than the width: {widened.because}")
         if widened.grown:
-            return WiderTypes(since, f"a wider type changes the answer: {', '.join(widened.grown)}")
-        return WiderTypes(since, "the answer is the same, and the states are copied into wider types", same_answer=True)
+            return OtherTypes(since, f"a wider type changes the answer: {', '.join(widened.grown)}")
+        return OtherTypes(since, "the answer is the same, and the states get wider types", same_answer=True)
 
     def _incremental(self, program: Program) -> Incremental:
         return Incremental(

@@ -11,7 +11,7 @@ from deltafold.algebra.plan import Aggregate, Column, Filter, Item, Join, Projec
 from deltafold.algebra.traversal import pass_columns
 from deltafold.compiler.compile import run_passes
 from deltafold.compiler.draft import Draft
-from deltafold.compiler.invariants import BrokenPassError, find_answer_keys, check_pass, join_stages
+from deltafold.compiler.invariants import BrokenPassError, check_pass, find_answer_keys, join_stages
 from tests.compiler.plans import K2, NAME, D, K, Q, T, V, call, draft, grouped, opaque, where
 
 GROUPED = grouped(T, (K,), call("s", "sum", V))

@@ -69,36 +69,46 @@ def cut_line(line: str) -> str:
 
 
 @dataclass(frozen=True)
-class WiderTypes:
-    """What wider types of source columns change, in words.
+class OtherTypes:
+    """What other types of source columns change under the same query.
 
-    since: the fingerprint of the state that was built before; same_answer: whether the answer is the same, so that the
-    view goes on from copies of its states.
+    since: the fingerprint of the state that was built before; effect: what wider types change, in words; same_answer:
+    whether the answer is the same, so that the view goes on from copies of its states.
     """
 
     since: str
-    effect: str
+    effect: str = ""
     same_answer: bool = False
 
 
 @dataclass(frozen=True)
 class Current:
-    """The recipe of a view's query today, and the types of all columns of its sources; wider: if some got wider."""
+    """The recipe of a view's query today, and the types of all columns of its sources.
+
+    retyped: what the types of its sources change, if nothing else changed since the state was built.
+    """
 
     recipe: Recipe
     types: Mapping[str, Mapping[str, str]]
-    wider: WiderTypes | None = None
+    retyped: OtherTypes | None = None
 
     def since(self, kept: Recipe | None) -> tuple[str, ...]:
         """Return what changed since a state was built from another recipe, one change a line."""
         if kept is None:
             return ("the earlier query is unknown: the release that built the state did not record it",)
         lines = describe_changes(kept, self.recipe, self.types)
-        return lines if self.wider is None or self.wider.since != kept.fingerprint else (*lines, self.wider.effect)
+        effect = self.retyped.effect if self.retyped is not None and self.retyped.since == kept.fingerprint else ""
+        return (*lines, effect) if effect else lines
+
+    def find_retyped(self, kept: Recipe | None) -> tuple[str, ...]:
+        """Return the columns of sources that have other types, if nothing else changed since a state was built."""
+        if kept is None or self.retyped is None or self.retyped.since != kept.fingerprint:
+            return ()
+        return tuple(describe_column_changes(kept, self.types))
 
     def continues(self, fingerprint: str) -> bool:
         """Return whether the answer is that of a state, which is copied into wider types."""
-        return self.wider is not None and self.wider.same_answer and self.wider.since == fingerprint
+        return self.retyped is not None and self.retyped.same_answer and self.retyped.since == fingerprint
 
 
 def describe_column_changes(old: Recipe, now: Mapping[str, Mapping[str, str]]) -> list[str]:

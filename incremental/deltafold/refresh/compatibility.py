@@ -19,13 +19,15 @@ REBUILD = "rebuild"
 class Redefinition:
     """The changes since a state was built, in one sentence and line by line.
 
-    goes_on: whether the view does so by itself, in a new generation.
+    goes_on: whether the view does so by itself, in a new generation; retyped: the columns of sources that have other
+    types, one a line, if nothing else changed.
     """
 
     view: str
     what: str
     lines: tuple[str, ...]
     goes_on: bool = False
+    retyped: tuple[str, ...] = ()
 
     def refuse(self, instead: str) -> ChangedQueryError:
         """Return the error that refuses the change; instead: the fix."""
@@ -39,7 +41,8 @@ def find_redefinition(
     built = entry.intent.fingerprint
     if built != current.recipe.fingerprint:
         what = "the query, or a column that it reads, changed since the state was built"
-        return Redefinition(view, what, current.since(journal.recipe(built)), current.continues(built))
+        kept = journal.recipe(built)
+        return Redefinition(view, what, current.since(kept), current.continues(built), current.find_retyped(kept))
     if strategy is None:
         return None
     kept, now = set(tables_of(entry)), set(strategy.tables)

@@ -245,6 +245,7 @@ class Refresh:
 
     def _decide(self, course: Course) -> Step:
         """Return the next step; whether sources have other versions is looked up if the step depends on it."""
+        self._check_retyped(course)
         facts = self._facts(course, "unknown" if course.versions is None else "moved")
         step = decide(course.history, course.goal, facts)
         if not isinstance(step, Advance) or step.last is None:
@@ -254,6 +255,20 @@ class Refresh:
             if any(pin.is_changed for pin in course.pins.values()):
                 return step
         return decide(course.history, course.goal, replace(facts, sources="same"))
+
+    def _check_retyped(self, course: Course) -> None:
+        """Raise LostSourceError for a table that has other types because it is another one.
+
+        The query is the same, so on_lost decides what follows, and not on_change (D-230).
+        """
+        newest = course.history.newest
+        redefinition = self._find_redefinition(newest)
+        if newest is None or course.goal.rebuild or redefinition is None or not redefinition.retyped:
+            return
+        try:
+            self.inputs.check(newest.intent.sources)
+        except LostSourceError as error:
+            raise LostSourceError(f"{error} Besides, {', '.join(redefinition.retyped)}.") from error
 
     def _facts(self, course: Course, sources: SourceVersions) -> Facts:
         """Compare the query with that of the newest epoch."""

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from deltafold.algebra.errors import DeltafoldWarning, EvaluationError, LostSourceError, SourceError, UsageError
+from deltafold.algebra.errors import (
+    ChangedQueryError,
+    DeltafoldWarning,
+    EvaluationError,
+    LostSourceError,
+    SourceError,
+    UsageError,
+)
 from deltafold.api import Delta, Files, View
 from deltafold.refresh import incremental_refresh
 from tests.sandbox import MemorySandbox, checked, confirm, rows
@@ -139,6 +146,31 @@ def test_what_a_rebuild_does_not_heal(sandbox: MemorySandbox) -> None:
         changed.refresh()
     with pytest.raises(UsageError, match=r"unknown on_lost 'ignore'\. Use refuse or rebuild"):
         sandbox.view(QUERY, on_lost="ignore")
+
+
+@pytest.mark.parametrize("type_", ["bigint", "smallint", "string"])
+def test_a_table_made_again_with_another_type(sandbox: MemorySandbox, type_: str) -> None:
+    """That it is another table decides, and not that a type changed: `on_change` has no part in it."""
+    sandbox.source("t", "k int, v int", [(1, 1), (2, 2)])
+    query = "select count(*) n, sum(s) s from (select k, sum(v) s from t group by k)"
+    checked(sandbox.view(query))
+    sandbox.remove("t")
+    key = "7" if type_ == "string" else 7
+    for value in (7, 8):
+        sandbox.insert("t", f"k {type_}, v int", [(key, value)])
+    retyped = f"Besides, column k of source t changed from int to {type_}"
+    for on_change in ("refuse", "rebuild"):
+        with pytest.raises(LostSourceError, match=rf"was dropped and created again.* Rebuild the view v\. {retyped}\."):
+            sandbox.view(query, on_change=on_change).refresh()
+    with pytest.raises(ChangedQueryError, match="column k of source t changed"):
+        sandbox.view(f"{query} having n > 0", on_lost="rebuild").refresh()
+    view = sandbox.view(query, on_lost="rebuild")
+    with pytest.warns(DeltafoldWarning, match=REBUILT):
+        report = checked(view)
+    assert (report.verdict, report.generation, report.because) == ("rebuilt", 2, (report.lost,))
+    assert retyped in report.lost
+    sandbox.insert("t", f"k {type_}, v int", [(key, 9)])
+    assert (checked(view).verdict, rows(view)) == ("applied", [(1, 24)])
 
 
 def test_each_view_of_a_chain_decides_for_its_own_sources(sandbox: MemorySandbox) -> None:

@@ -199,7 +199,7 @@ def test_states_are_copied_and_sources_are_not_read(sandbox: MemorySandbox) -> N
     assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
     assert "before it, epoch 1 was rebuilt, state_1 reused" in report.sentence
     assert "column v of source t changed from int to bigint" in report.because
-    assert "the answer is the same, and the states are copied into wider types" in report.because
+    assert "the answer is the same, and the states get wider types" in report.because
 
 
 @pytest.mark.parametrize("moment", ["_state", pytest.param("_view", marks=night), "all"])
