@@ -341,7 +341,7 @@ class Compilation:
             names=query.names,
             made_by=releases(self.spark),
         )
-        return Current(recipe, self._types, self._other_types)
+        return Current(recipe, self._types, self._other_types, self.text.guard if isinstance(self.text, Mrql) else "")
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""

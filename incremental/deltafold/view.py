@@ -192,7 +192,7 @@ class View:
         points = resolved.measured_points(entry)
         expected = resolved.batch(versions, points)
         sources = {path: f"source {name} (version {versions[name]})" for name, path in resolved.inputs.places.items()}
-        with explain_errors(sources, moving=False, work="verification"):
+        with explain_errors(sources, moving=False, work="verification", guard=resolved.compilation.current.guard):
             answer = self._answer_rows(resolved, entry, rows)
             verified = verify(intent, versions, expected, answer, sample, points.measured)
             return self._verify_plain(verified, entry, answer, sample) if verified.ok else verified

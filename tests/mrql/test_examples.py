@@ -10,6 +10,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
+from deltafold.algebra.errors import EvaluationError
 from deltafold.api import Mrql
 from deltafold.language.evaluation import evaluate
 from deltafold.spark.catalyst import isolate_session
@@ -20,7 +21,7 @@ from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import EvaluationError as OracleError
 from tests.mrql.oracle.values import Row
 from tests.night import sampled
-from tests.sandbox import MemorySandbox, confirm
+from tests.sandbox import MemorySandbox, checked, confirm
 
 SAMPLE = 64  # one example in so many is a view in `make test`, and every third of the papers'; the others at night
 
@@ -64,6 +65,20 @@ def test_wrong_ends_of_a_part_are_errors(
         Reference(rows).run(query.items)
     with pytest.raises(SparkRuntimeException, match="the first index of a part of a list is negative, or greater"):
         evaluate(isolate_session(spark), query, list(frames), frames.get).collect()
+
+
+def test_an_error_advises_what_mrql_has(sandbox: MemorySandbox) -> None:
+    """Not functions of SQL; the advice is followed."""
+    sandbox.source("L", "id int, tags array<string>", [(1, ["a", "b"])])
+    view = sandbox.view(Mrql("select l.tags[1] from l in L;"))
+    checked(view)
+    sandbox.insert("L", "id int, tags array<string>", [(2, ["c"])])
+    advice = r"the index is out of the range of its list\. .* or guard the expression \(if … then … else …\)\.$"
+    with pytest.raises(EvaluationError, match=advice):
+        view.refresh()
+    guarded = sandbox.another(Mrql('select if count(l.tags) > 1 then l.tags[1] else "" from l in L;'))
+    guarded.refresh()
+    assert sorted(map(tuple, guarded.answer().collect())) == [("",), ("b",)]
 
 
 BY_DAY = {*[*ALL][::SAMPLE], *[title for title in ALL if title.startswith("papers")][::3]} - {*ELSEWHERE}

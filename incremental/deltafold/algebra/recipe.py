@@ -85,12 +85,14 @@ class OtherTypes:
 class Current:
     """The recipe of a view's query today, and the types of all columns of its sources.
 
-    retyped: what the types of its sources change, if nothing else changed since the state was built.
+    retyped: what the types of its sources change, if nothing else changed since the state was built; guard: how an
+    expression avoids an error, in the query's language if that is not SQL.
     """
 
     recipe: Recipe
     types: Mapping[str, Mapping[str, str]]
     retyped: OtherTypes | None = None
+    guard: str = ""
 
     def since(self, kept: Recipe | None) -> tuple[str, ...]:
         """Return what changed since a state was built from another recipe, one change a line."""

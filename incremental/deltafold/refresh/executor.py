@@ -81,7 +81,10 @@ class Executor:
         is_copy: it copies another epoch, which the view then stays at.
         """
         try:
-            with epoch.measure.all(title), explain_errors(epoch.places, moving=not epoch.initial):
+            with (
+                epoch.measure.all(title),
+                explain_errors(epoch.places, moving=not epoch.initial, guard=self.mode_policy.current.guard),
+            ):
                 yield
         except DeltafoldError as error:
             if isinstance(error, NotConvergedError):

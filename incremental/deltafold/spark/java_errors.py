@@ -34,11 +34,11 @@ DISK = {
 LOCAL_FILE = re.compile(r"file:(?://)?(/[^\s'\"]+)")
 # invalid values, several rows for a scalar subquery, raise_error
 DATA_SQLSTATE = re.compile(r"SQLSTATE: (2[12]|P0001)")
-ONE_VERSION_FIX = "Correct the data, or let the expression give NULL (try_divide, try_cast)."
+GUARD_IN_SQL = "let the expression give NULL (try_divide, try_cast)"
 RUN_AGAIN = "Run it again; if it fails again, look for the error in Spark's log."
 NEVER_TOGETHER = (
     "If the batch query succeeds, the failing values never met in one version: a refresh combines new rows with old "
-    "ones. Rebuild the view, or let the expression give NULL (try_divide, try_cast)."
+    "ones. Rebuild the view, or {guard}."
 )
 NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+")
 
@@ -175,11 +175,15 @@ def as_storage_error(error: Exception, folder: object, *, reads: bool = False) -
 
 
 @contextmanager
-def explain_errors(places: Mapping[str, str], *, moving: bool, work: str = "refresh") -> Generator[None]:
+def explain_errors(
+    places: Mapping[str, str], *, moving: bool, work: str = "refresh", guard: str = ""
+) -> Generator[None]:
     """Replace an exception from Spark by a DeltafoldError of one sentence.
 
     places: names of the tables that are read, by path; moving: the work is a refresh between two versions; work: its
-    name in the sentence. Raises EvaluationError for data that an expression or a Python function cannot process,
+    name in the sentence; guard: how an expression of the query avoids an error, in its language if that is not SQL.
+
+    Raises EvaluationError for data that an expression or a Python function cannot process,
     LostSourceError for missing files, StorageError for those in a folder that may not be entered, DeltafoldError for
     anything else.
     """
@@ -210,8 +214,9 @@ def explain_errors(places: Mapping[str, str], *, moving: bool, work: str = "refr
         is_data_error = DATA_SQLSTATE.search(reason) is not None
         if condition and condition[0] == f"[{RAISED_CONDITION}]":
             reason = first_line(reason)  # the message of a raise_error in the query
-        fix = ONE_VERSION_FIX if is_data_error else RUN_AGAIN
-        shown_fix = NEVER_TOGETHER if moving and is_data_error else fix
+        guard = guard or GUARD_IN_SQL
+        fix = f"Correct the data, or {guard}." if is_data_error else RUN_AGAIN
+        shown_fix = NEVER_TOGETHER.format(guard=guard) if moving and is_data_error else fix
         raise (EvaluationError if is_data_error else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {shown_fix}",
             f"{what}: {condition[0] if condition else type(error).__name__}. {fix}",

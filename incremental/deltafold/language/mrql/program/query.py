@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deltafold.language.mrql.program.definitions import (
     ProgramTranslation,
@@ -35,6 +35,8 @@ class Mrql:
     its definition or file; loops: the arguments of iterate for a `repeat`, by its name, where no limit ends it; file:
     the name that errors cite; folder: the one that paths of includes are relative to.
     """
+
+    guard: ClassVar[str] = "guard the expression (if … then … else …)"  # as error messages advise it
 
     text: str
     _: KW_ONLY
