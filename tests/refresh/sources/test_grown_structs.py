@@ -11,7 +11,7 @@ from tests.refresh.test_changes import refusal
 from tests.sandbox import DeltaSandbox, checked, rows
 
 FIELDS = {
-    "grouped": "select k, sum(s.a) a, max(s.i.x) x from t group by k",
+    "grouped": "select k, sum(s.a) a, max(s.i.x) x, count_if(s is null) n from t group by k",
     "rows": "select k, s.b, s.i.x, l.p, m from t where s.a > 0",
     "joined with older rows": "select d.name, s.a from t join d on t.s.b = d.b",
 }
@@ -45,7 +45,7 @@ def grow(delta: DeltaSandbox) -> None:
         delta.sql(f"alter table {{t}} {change}")
     inner = "named_struct('w', 'n', 'x', 7)"
     struct = f"named_struct('z', 99, 'a', 5, 'b', 20, 'i', {inner})"
-    delta.sql(f"insert into {{t}} values (2, {struct}, array(named_struct('p', 8, 'q', 9)), 4)")
+    delta.sql(f"insert into {{t}} values (2, {struct}, array(named_struct('p', 8, 'q', 9)), 4), (2, null, null, 5)")
     delta.sql("update {t} set m = 50 where k = 1")
     delta.sql("delete from {t} where k = 3")
 
@@ -60,7 +60,7 @@ def test_a_query_of_other_fields_goes_on(delta: DeltaSandbox, name: str) -> None
     report = checked(view)
     assert (report.verdict, report.generation) == ("applied", 1)
     if name == "grouped":
-        assert rows(view) == [(1, 1, 1), (2, 7, 7)]
+        assert rows(view) == [(1, 1, 1, 0), (2, 7, 7, 1)]
     delta.sql("insert into {d} values (10, 'again')")
     delta.sql("update {t} set s.z = 3")
     checked(view)

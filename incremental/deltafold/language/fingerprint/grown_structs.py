@@ -100,6 +100,8 @@ class FieldReads:
         if kind in ("GetStructField", "GetArrayStructFields") and isinstance(below[0], DataType):
             name = str(expression.extractFieldName() if kind == "GetStructField" else expression.field().name())
             return _field(below[0], name, str(expression.dataType().catalogString()))
+        if kind in ("IsNull", "IsNotNull"):  # of a struct, whatever fields it has
+            return below[0] if below[0] is True else None
         return None if all(type_ is None for type_ in below) else True
 
 
