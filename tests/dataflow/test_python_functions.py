@@ -112,6 +112,8 @@ def test_the_name_of_a_computed_key(sandbox: MemorySandbox) -> None:
     assert "lineage key (computed_key, computed_key_2)" in explained and "grouping" not in explained
     with pytest.raises(RefusedError, match=r"column computed_key cannot be maintained.* compare values of type map"):
         sandbox.view("select map(name, v) m, count(*) n from t group by 1").refresh()
+    with pytest.raises(RefusedError, match=r"column computed_key cannot be maintained.* does not store values of type"):
+        sandbox.view("select count(*) n from t group by name collate utf8_lcase").refresh()
 
 
 def test_what_a_python_function_raises_is_said(sandbox: MemorySandbox) -> None:

@@ -133,7 +133,7 @@ def refuse_unstorable_answer(columns: Iterable[Column]) -> Iterable[Refusal]:
 def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable[Refusal]:
     if (unstored := first_unstored_type(type_)) is None:
         return
-    node = "an untyped NULL" if unstored == "void" else node
+    node = "an untyped NULL" if unstored == "void" else name_computed_keys(node)
     instead = CONVERSIONS.get(unstored.split(" ")[0], "cast it to STRING")
     yield Refusal(node, f"Delta does not store values of type {unstored}{consequence}", instead)
 
