@@ -119,10 +119,18 @@ class CrashSandbox:
         """The view as a new process sees it."""
         warehouse = self.warehouse()
         kind = KINDS[self.kind]
+        on_lost = "rebuild" if self._lost.exists() else "refuse"
         if kind.below:
-            warehouse.source("low", warehouse.view("low", kind.below))
-        publish_as = self.sql_view if kind.published else None
-        return warehouse.view("v", query or kind.query, kind.policy, kind.publish, publish_as=publish_as)
+            warehouse.source("low", warehouse.view("low", kind.below, on_lost=on_lost))
+        published = self.sql_view if kind.published else None
+        return warehouse.view(
+            "v", query or kind.query, kind.policy, kind.publish, publish_as=published, on_lost=on_lost
+        )
+
+    @property
+    def _lost(self) -> Path:
+        """A file that is there once the source lost what was read of it: in other stages no view may be rebuilt."""
+        return self.folder / "lost"
 
     @property
     def sql_view(self) -> str:
@@ -196,6 +204,14 @@ class CrashSandbox:
         after = kept.withColumns({name: F.expr(value) for name, value in corrected.items()})
         after = after.union(local(self.spark, rows, SCHEMA))
         self.sandbox.write("orders", after, "overwrite")
+
+    def make_again(self) -> None:
+        """Drop the source, and create it with another history, in a warehouse whose views are rebuilt for it."""
+        self.sandbox.remove("orders")
+        self.create()
+        for number in (3, 4):
+            self.change(number)
+        self._lost.touch()
 
     def rewrite(self) -> None:
         """Rewrite the files with the same rows."""

@@ -15,6 +15,10 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("bag, merged", "change", ("after MemoryLog.advance", 1)),
     ("recursion, merged", "change", ("before MemoryLog.advance", 1)),
     ("join and window", "change in parts", ("after Journal._write", 2)),  # between two parts
+    ("two nested states", "healing", ("after MemoryLog.advance", 1)),
+    ("view over a view", "healing", ("before Journal._write", 3)),  # the view below is healed, the one above is not
+    ("join and window", "healing in parts", ("after Journal._write", 2)),
+    ("view over a view", "healing of an interrupted view", ("after Journal._write", 1)),
     ("recursion", "resume", ("before MemoryLog.advance", 1)),  # its table is written, the state above is not
     ("clusters", "first load", ("after MemoryLog.advance", 1)),  # the log of its points is written, its table is not
     ("recomputed", "resume", ("after Journal._write", 1)),
@@ -32,6 +36,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("two nested states", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
+    ("one state in place", "healing", ("after DeltaTable._write", 1)),
     ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("plain", "first load", ("before DeltaTable.publish", 1)),
     ("published", "rebuild", ("after SqlView.write", 2)),

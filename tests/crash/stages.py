@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from deltafold.algebra.results.report import Report
 from tests.crash.crash_sandbox import KINDS, CrashSandbox, Rows
 from tests.crash.points import Killed, Point, Run, Stop, raise_killed, watched
 
@@ -22,7 +23,7 @@ class Seen:
     finished: int
 
 
-Check = Callable[[CrashSandbox, Seen, bool], None]
+Check = Callable[[CrashSandbox, Seen, bool], object]
 """A world after a crash, what was seen before, and whether data arrives before the next refresh, or after it."""
 
 
@@ -58,6 +59,17 @@ def half_way(world: CrashSandbox) -> None:
     """A crash in the middle of the second epoch: after its first table was written."""
     changed(world)
     stop_when(world, lambda point: point.written)
+
+
+def lost(world: CrashSandbox) -> None:
+    begun(world)
+    world.make_again()
+
+
+def lost_half_way(world: CrashSandbox) -> None:
+    """What the interrupted epoch read is lost, too."""
+    half_way(world)
+    world.make_again()
 
 
 def almost_there(world: CrashSandbox) -> None:
@@ -120,7 +132,7 @@ def land(world: CrashSandbox) -> object:
     return world.warehouse().land("dropped")
 
 
-def refreshed(world: CrashSandbox, before: Seen, late: bool) -> None:
+def refreshed(world: CrashSandbox, before: Seen, late: bool) -> Report:
     """After a refresh that was stopped."""
     latest = world.batch()
     assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
@@ -140,6 +152,16 @@ def refreshed(world: CrashSandbox, before: Seen, late: bool) -> None:
         world.change(2)
         world.view().refresh()
         assert world.answer() == world.batch()
+    return report
+
+
+def healed(world: CrashSandbox, before: Seen, late: bool) -> None:
+    """After a rebuild for a lost source that was stopped: the loss is in the report of what finishes it, and once."""
+    was_finished = world.finished > before.finished
+    report = refreshed(world, before, late)
+    assert was_finished or report.lost
+    losses = [report.lost for report in world.view().history() if report.lost]
+    assert len(losses) == 1 and "was dropped and created again" in losses[0]
 
 
 def kept(world: CrashSandbox, before: Seen, late: bool) -> None:
@@ -212,6 +234,9 @@ STAGES = {
     "change that cancels out": Stage(rewritten, refresh, refreshed),
     "change in parts": Stage(changed, split_into_parts, refreshed),
     "rebuild": Stage(changed, rebuild, refreshed),
+    "healing": Stage(lost, refresh, healed),
+    "healing in parts": Stage(lost, split_into_parts, healed, ("join and window", "one state in place")),
+    "healing of an interrupted view": Stage(lost_half_way, refresh, healed, ("two nested states", "view over a view")),
     "resume": Stage(half_way, refresh, refreshed),
     "late resume": Stage(almost_there, refresh, refreshed),
     "maintain": Stage(lived, maintain, kept_in_order),

@@ -13,7 +13,10 @@ from tests.crash.points import Stop, watched
 from tests.crash.sample import IN_MEMORY, ON_DELTA
 from tests.crash.stages import RUNS, STAGES, seen, stopped
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
+pytestmark = [
+    pytest.mark.usefixtures("uncompiled"),
+    pytest.mark.filterwarnings("ignore:view .* is rebuilt, as on_lost asks for"),
+]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
