@@ -13,12 +13,15 @@ class ByPipeline(df.DeltafoldTranslator):
     """Names the assets. Override what your project has otherwise: keys, groups, owners, tags, automation conditions."""
 
     def get_asset_spec(self, pipeline):
-        """Return the asset of a dataset. Here each pipeline is a group; by default all are in that of your project."""
-        return super().get_asset_spec(pipeline).replace_attributes(group_name=pipeline.name)
+        """Return the asset of a dataset. Here each pipeline is a group, unless its pipeline.yaml has another one."""
+        return (
+            super().get_asset_spec(pipeline).replace_attributes(group_name=pipeline.declaration.group or pipeline.name)
+        )
 
     def get_landing_spec(self, pipeline, source):
         """Return the asset of a table in which input files are landed, by partition if the pipeline declares some."""
-        return super().get_landing_spec(pipeline, source).replace_attributes(group_name=pipeline.name)
+        spec = super().get_landing_spec(pipeline, source)
+        return spec.replace_attributes(group_name=pipeline.declaration.group or pipeline.name)
 
 
 translator = ByPipeline()

@@ -127,16 +127,16 @@ def test_a_component_materialises_a_subset(
     monkeypatch.setenv("ORDERS", lake)
     with create_defs_folder_sandbox() as sandbox, dg.DagsterInstance.ephemeral() as instance:
         folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
-        over = "sources:\n  revenue: {view: revenue}\n"
-        write(folder / "pipelines", "customers", over, sql="SELECT count(*) AS n FROM revenue")
-        write(folder / "pipelines", "best", over, sql="SELECT max(revenue) AS best FROM revenue")
+        over = "sources:\n  customers: {view: customers}\n"
+        write(folder / "pipelines", "count", over, sql="SELECT count(*) AS n FROM customers")
+        write(folder / "pipelines", "best", over, sql="SELECT max(largest) AS best FROM customers")
         with sandbox.load_component_and_build_defs(folder) as (_, defs):
             job = defs.resolve_implicit_global_asset_job_def()
-            done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("customers")])
-            answer = catalogue.open(catalogue.load("customers", folder / "pipelines"), spark)[1].answer().collect()
+            done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("count")])
+            answer = catalogue.open(catalogue.load("count", folder / "pipelines"), spark)[1].answer().collect()
     refreshed = [event.asset_key for event in done.get_asset_materialization_events()]
-    assert refreshed == [dg.AssetKey("revenue"), dg.AssetKey("customers")]
+    assert refreshed == [dg.AssetKey("customers"), dg.AssetKey("count")]
     assert [(check.asset_key.to_user_string(), check.passed) for check in done.get_asset_check_evaluations()] == [
-        ("customers", True)
+        ("count", True)
     ]
     assert [tuple(row) for row in answer] == [(2,)]

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,8 +19,9 @@ import deltafold.dagster as df
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
-from deltafold.pipelines import descriptions
+from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
 from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
@@ -215,6 +217,54 @@ def test_a_folder_is_one_step_whose_keys_and_sources_are_the_users(tmp_path: Pat
     assert [spec.key for spec in df.deltafold_assets(tmp_path, select=["top"]).specs] == [dg.AssetKey("top")]
 
 
+class Lenient(df.DeltafoldTranslator):
+    def get_asset_check_spec(self, pipeline: Pipeline, check: dg.AssetCheckSpec) -> dg.AssetCheckSpec | None:
+        return None if pipeline.name == "top" else dg.AssetCheckSpec(check.name, asset=check.asset_key, blocking=False)
+
+    def get_partition_mapping(self, pipeline: Pipeline, source: str) -> dg.PartitionMapping | None:
+        return dg.LastPartitionMapping() if source in pipeline.partitioned else None
+
+    def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
+        weekly = dg.WeeklyPartitionsDefinition("2013-01-01")
+        return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=weekly)
+
+
+def test_checks_and_partitions_are_the_users(tmp_path: Path) -> None:
+    sales.declare(tmp_path)
+    write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
+    datasets = df.deltafold_assets(tmp_path, translator=Lenient())
+    [check] = datasets.check_specs
+    assert (check.asset_key, check.blocking) == (dg.AssetKey("sales"), False)
+    [dep] = datasets.specs_by_key[dg.AssetKey("sales")].deps
+    assert dep.partition_mapping == dg.LastPartitionMapping()
+    policy = dg.BackfillPolicy.multi_run(5)
+    [landing] = df.landing_assets(tmp_path, translator=Lenient(), backfill_policy=policy)
+    assert isinstance(landing.partitions_def, dg.WeeklyPartitionsDefinition) and landing.backfill_policy == policy
+
+
+def test_a_selection_is_that_of_dbt(tmp_path: Path) -> None:
+    sales.declare(tmp_path, besides=sales.BESIDES)
+    more = "group: finance\nowners: [ada@example.org]\ntags: [nightly]\nsources:\n"
+    write(tmp_path, "top", f"{more}  sales: {{view: sales}}\n", sql="SELECT count(*) AS n FROM sales")
+    write(tmp_path, "other", "sources:\n  towns: {delta: t}\n", sql="SELECT * FROM towns")
+    write(tmp_path, "broken", "sources: 1\n", sql="SELECT 1")
+
+    def select(texts: str | Sequence[str], exclude: str = "") -> set[str]:
+        return {key.to_user_string() for key in df.deltafold_assets(tmp_path, select=texts, exclude=exclude).keys}
+
+    assert select("+top") == {"sales", "top"} and select("tag:nightly") == {"top"}
+    assert select(["source:towns+"]) == {"sales", "top", "other"} and select("source:towns+", "top") == {
+        "sales",
+        "other",
+    }
+    [top] = df.deltafold_assets(tmp_path, select="path:top").specs
+    assert (top.group_name, [*top.owners], top.tags["nightly"]) == ("finance", ["ada@example.org"], "")
+    with pytest.raises(DeclarationError, match=r"^select tob: it matches no dataset\. Did you mean `top`"):
+        select("tob")
+    with pytest.raises(DeclarationError, match="sources"):
+        df.deltafold_assets(tmp_path)
+
+
 def test_a_prefix_of_a_modules_assets_is_theirs_too() -> None:
     """Protects from a step that looks for the keys which its assets had in their module, and does nothing."""
     module = ModuleType("module")
@@ -282,6 +332,7 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
     content["type"] = "deltafold.dagster.MaintainedView"
     content["attributes"]["sources"]["orders"]["asset"] = "raw/orders"
     attributes = {"group_name": "marts", "automation_condition": "{{ automation_condition.eager() }}"}
+    content["attributes"] |= {"retries": {"max_retries": 5}, "op_tags": {"team": "shop"}, "pool": "spark"}
     content["post_processing"] = {"assets": [{"target": "*", "attributes": attributes}]}
     (folder / "defs.yaml").write_text(yaml.safe_dump(content))
     with sandbox.build_all_defs() as defs:
@@ -289,6 +340,9 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
         node = graph.get(dg.AssetKey("revenue"))
         assert (node.parent_keys, node.group_name) == ({RAW}, "marts")
         assert node.automation_condition == dg.AutomationCondition.eager()
+        op: Any = defs.resolve_assets_def("revenue").op
+        assert op.retry_policy == dg.RetryPolicy(5, 10, dg.Backoff.EXPONENTIAL)
+        assert (op.tags["team"], op.pool) == ("shop", "spark")
         assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
 
 
@@ -305,13 +359,15 @@ def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: Any) -
     folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
     with sandbox.load_component_and_build_defs(folder) as (component, defs):
         assert isinstance(component, df.DeltafoldPipeline)
-        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {dg.AssetKey("revenue")}
+        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {dg.AssetKey("customers")}
+    scaffolded = catalogue.load("customers", folder / "pipelines")
+    assert scaffolded.warehouse == str(sandbox.project_root / "data" / "warehouse" / "customers")
     (folder.parent / "named.py").write_text(NAMED)
     text = (folder / "defs.yaml").read_text()
     own = text.replace("deltafold.dagster.components.DeltafoldPipeline", f"{sandbox.project_name}.defs.named.Named")
     (folder / "defs.yaml").write_text(own)
     with sandbox.load_component_and_build_defs(folder) as (_, defs):
-        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {VIEW}
+        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {dg.AssetKey(["marts", "customers"])}
 
 
 def test_dg_finds_the_components() -> None:

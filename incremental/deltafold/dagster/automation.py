@@ -67,7 +67,7 @@ def _jobs(assets: dg.AssetsDefinition, dataset: Dataset) -> list[AssetJob | dg.J
         landed = dg.AssetSelection.assets(*dataset.landed.values())
         text = f"Lands files for {name}, then refreshes and checks it."
         jobs.append(_define(update_job(name), landed | refreshed, text))
-    if dataset.checked:
+    if dataset.is_checked:
         checked = dg.AssetSelection.checks(dg.AssetCheckKey(dataset.key, CHECK))
         config = {"ops": {assets.op.name: {"config": {"sample": "100%"}}}}
         jobs.append(_define(_check_job(name), checked, f"Compares all of {name} with the batch query.", config))
@@ -237,7 +237,7 @@ def _schedules(dataset: Dataset) -> list[dg.ScheduleDefinition]:
     cron, is_on = (declared.maintain, True) if declared.maintain else (WEEKLY, False)
     maintenance = f"Maintains the tables of {name}: {cron}{'' if is_on else ', once it is turned on'}."
     schedules = [_schedule(_maintain_job(name), cron, maintenance, on=is_on)]
-    if declared.check.schedule and dataset.checked:
+    if declared.check.schedule and dataset.is_checked:
         checking = f"Compares all of {name} with the batch query, as declared: {declared.check.schedule}."
         schedules.append(_schedule(_check_job(name), declared.check.schedule, checking, on=True))
     if declared.schedule:

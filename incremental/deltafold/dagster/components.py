@@ -4,6 +4,7 @@
 assets are set there, by `post_processing`, or by a subclass that overrides `get_asset_spec`.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import dagster as dg
 
 from deltafold.dagster.maintained import TableSource, deltafold_assets, landing_assets, maintained_view
+from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.queries import LANGUAGES
@@ -21,14 +23,33 @@ SELECT customer, sum(amount) AS revenue
 FROM orders
 GROUP BY customer
 """
+CUSTOMERS = """\
+SELECT customer, count(*) AS orders, max(amount) AS largest
+FROM orders
+GROUP BY customer
+"""
 PIPELINE = """\
 sources:
-  orders: {delta: "${ORDERS:-data/orders}"}
+  orders: {{delta: "${{ORDERS:-{data}/orders}}"}}
+warehouse: {data}/warehouse
 """
 
 RESOURCE = dg.Resolver.default(
     description="The resource that Spark comes from; without one, Spark runs in the process of the step."
 )
+
+
+@dataclass(frozen=True)
+class Retries(dg.Resolvable):
+    """How often a crash is tried again, and the seconds before the first time, which double each time."""
+
+    max_retries: int = CRASHES.max_retries
+    delay: float | None = CRASHES.delay
+
+    @property
+    def policy(self) -> dg.RetryPolicy:
+        """The policy of a step."""
+        return dg.RetryPolicy(self.max_retries, self.delay, dg.Backoff.EXPONENTIAL if self.delay else None)
 
 
 class ViewScaffolder(dg.Scaffolder[Any]):
@@ -53,10 +74,11 @@ class PipelineScaffolder(dg.Scaffolder[Any]):
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write the files."""
-        revenue = request.target_path / "pipelines" / "revenue"
-        revenue.mkdir(parents=True, exist_ok=True)
-        (revenue / "pipeline.yaml").write_text(PIPELINE)
-        (revenue / "query.sql").write_text(QUERY)
+        folder = request.target_path / "pipelines" / "customers"
+        folder.mkdir(parents=True, exist_ok=True)
+        data = os.path.relpath((request.project_root or Path.cwd()) / "data", folder)
+        (folder / "pipeline.yaml").write_text(PIPELINE.format(data=Path(data).as_posix()))
+        (folder / "query.sql").write_text(CUSTOMERS)
         dg.scaffold_component(request, {"pipelines": "pipelines", "source_assets": {"orders": "orders"}})
 
 
@@ -91,7 +113,9 @@ class MaintainedView(dg.Component, dg.Resolvable):
         dg.Resolver.default(description="As in pipeline.yaml: policy, publish_as, on_change, on_lost, chunk, spark, …"),
     ] = field(default_factory=dict[str, Any])
     resource_key: Annotated[str | None, RESOURCE] = None
+    retries: Retries = Retries()
     pool: str | None = None
+    op_tags: Mapping[str, Any] | None = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the asset, and nothing else."""
@@ -104,7 +128,9 @@ class MaintainedView(dg.Component, dg.Resolvable):
             name=self.name,
             equals_batch=self.equals_batch,
             resource_key=self.resource_key,
+            retry_policy=self.retries.policy,
             pool=self.pool,
+            op_tags=self.op_tags,
             folder=context.project_root,
             **self.options,
         )
@@ -120,8 +146,15 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         str, dg.Resolver.default(description="The folder of pipelines, relative to that of defs.yaml.")
     ] = "pipelines"
     select: Annotated[
-        Sequence[str] | None, dg.Resolver.default(description="Names of datasets; by default all of the folder.")
+        str | Sequence[str] | None,
+        dg.Resolver.default(
+            description="Which datasets, in dbt's grammar; by default all of the folder.",
+            examples=["tag:nightly", "+orders"],
+        ),
     ] = None
+    exclude: Annotated[
+        str | Sequence[str], dg.Resolver.default(description="Which datasets not, in dbt's grammar.")
+    ] = ()
     source_assets: Annotated[
         Mapping[str, str],
         dg.Resolver.default(description="The assets that write the sources, by the sources' names."),
@@ -131,7 +164,15 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
     ] = ()
     equals_batch: bool = True
     resource_key: Annotated[str | None, RESOURCE] = None
+    retries: Retries = Retries()
     pool: str | None = None
+    op_tags: Mapping[str, Any] | None = None
+    partitions_per_run: Annotated[
+        int | None,
+        dg.Resolver.default(
+            description="The most partitions that a run of a backfill lands; by default all of a range."
+        ),
+    ] = None
 
     def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
         """Return the asset of a dataset; for subclasses to override."""
@@ -141,15 +182,26 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         """Return the assets, and nothing else."""
         folder = context.path / self.pipelines
         translator = _OfComponent(self)
-        landed = landing_assets(folder, select=self.select, translator=translator, resource_key=self.resource_key)
+        landed = landing_assets(
+            folder,
+            select=self.select,
+            exclude=self.exclude,
+            translator=translator,
+            retry_policy=self.retries.policy,
+            backfill_policy=dg.BackfillPolicy.multi_run(self.partitions_per_run) if self.partitions_per_run else None,
+            resource_key=self.resource_key,
+        )
         refreshed = deltafold_assets(
             folder,
             name=f"{context.path.name}__refresh",
             select=self.select,
+            exclude=self.exclude,
             translator=translator,
             equals_batch=self.equals_batch,
             resource_key=self.resource_key,
+            retry_policy=self.retries.policy,
             pool=self.pool,
+            op_tags=self.op_tags,
         )
         return dg.Definitions(assets=[*landed, refreshed])
 

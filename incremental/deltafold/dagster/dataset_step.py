@@ -43,12 +43,12 @@ Result = dg.MaterializeResult[Any] | dg.AssetCheckResult
 
 @dataclass(frozen=True)
 class Dataset:
-    """A pipeline as an asset; sources: the assets of its sources, by name; checked: whether it has `equals_batch`."""
+    """A pipeline as an asset; sources: the assets of its sources, by name; checks: those that its step does."""
 
     pipeline: Pipeline
     spec: dg.AssetSpec
     sources: Mapping[str, dg.AssetKey]
-    checked: bool
+    checks: tuple[dg.AssetCheckSpec, ...]
 
     @property
     def name(self) -> str:
@@ -66,17 +66,9 @@ class Dataset:
         return {source: self.sources[source] for source in self.pipeline.landed}
 
     @property
-    def checks(self) -> list[dg.AssetCheckSpec]:
-        """The checks that its step does."""
-        checks: list[dg.AssetCheckSpec] = []
-        if self.checked:
-            share = self.pipeline.declaration.check.sample
-            text = f"{share} of the keys equal the batch query on the same source versions, duplicates counted."
-            checks.append(dg.AssetCheckSpec(CHECK, asset=self.key, blocking=True, description=text))
-        if self.pipeline.declaration.on_lost == "rebuild":
-            text = "No source had lost what the last epoch read; otherwise the view was rebuilt, as `on_lost` asks for."
-            checks.append(dg.AssetCheckSpec(LOSS_CHECK, asset=self.key, description=text))
-        return checks
+    def is_checked(self) -> bool:
+        """Whether it is compared with its query."""
+        return any(check.name == CHECK for check in self.checks)
 
 
 @dataclass(frozen=True)
@@ -110,10 +102,28 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
         sources = {source: changed.get(key, key) for source, key in keys.items()}
         described = descriptions.load_description(pipeline)
         shown = metadata.of_columns(described) | metadata.of_lineage(described, sources) if described else {}
-        deps = [changed.get(dep.asset_key, dep) for dep in spec.deps]
+        deps = [
+            dg.AssetDep(changed[dep.asset_key], partition_mapping=dep.partition_mapping)
+            if dep.asset_key in changed
+            else dep
+            for dep in spec.deps
+        ]
         spec = replace_attributes(spec, deps=deps, metadata={**shown, **spec.metadata})
-        datasets.append(Dataset(pipeline, spec, sources, checked))
+        offered = _list_checks(pipeline, spec.key, checked=checked)
+        checks = [translator.get_asset_check_spec(pipeline, check) for check in offered]
+        datasets.append(Dataset(pipeline, spec, sources, tuple(check for check in checks if check)))
     return datasets
+
+
+def _list_checks(pipeline: Pipeline, key: dg.AssetKey, *, checked: bool) -> Iterator[dg.AssetCheckSpec]:
+    """Yield the checks of a dataset; checked: with `equals_batch`."""
+    if checked:
+        share = pipeline.declaration.check.sample
+        text = f"{share} of the keys equal the batch query on the same source versions, duplicates counted."
+        yield dg.AssetCheckSpec(CHECK, asset=key, blocking=True, description=text)
+    if pipeline.declaration.on_lost == "rebuild":
+        text = "No source had lost what the last epoch read; otherwise the view was rebuilt, as `on_lost` asks for."
+        yield dg.AssetCheckSpec(LOSS_CHECK, asset=key, description=text)
 
 
 def refresh_step(
@@ -268,9 +278,9 @@ def shown_metadata(dataset: Dataset, done: RefreshedView) -> metadata.Metadata:
     """Return the metadata of a refreshed dataset."""
     below = {source: lower.name for source, lower in dataset.pipeline.below.items()}
     return {
+        **metadata.of_lineage(done.description, dataset.sources),
         **metadata.of_refresh(done.report, below),
         **metadata.view_metadata(done),
-        **metadata.of_lineage(done.description, dataset.sources),
         **metadata.state_metadata(done.description),
         **metadata.of_locations(done.locations),
     }

@@ -40,6 +40,7 @@ def landing_step(
     spec: dg.AssetSpec,
     *,
     retry_policy: dg.RetryPolicy | None,
+    backfill_policy: dg.BackfillPolicy | None,
     resource_key: str | None,
 ) -> dg.AssetsDefinition:
     """Return the asset of a source's landed table; it has the partitions of its pipeline unless it has others."""
@@ -50,7 +51,7 @@ def landing_step(
     @dg.multi_asset(
         name=landing_op(spec.key),
         specs=[spec],
-        backfill_policy=dg.BackfillPolicy.single_run() if partitioned else None,
+        backfill_policy=backfill_policy or dg.BackfillPolicy.single_run() if partitioned else None,
         required_resource_keys={resource_key} if resource_key else set(),
         retry_policy=retry_policy,
         pool=landing_op(spec.key),

@@ -19,10 +19,14 @@ class _ByPipeline(DeltafoldTranslator):
     """Groups the assets of each pipeline."""
 
     def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
-        return replace_attributes(super().get_asset_spec(pipeline), group_name=pipeline.name)
+        return replace_attributes(super().get_asset_spec(pipeline), group_name=_group(pipeline))
 
     def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
-        return replace_attributes(super().get_landing_spec(pipeline, source), group_name=pipeline.name)
+        return replace_attributes(super().get_landing_spec(pipeline, source), group_name=_group(pipeline))
+
+
+def _group(pipeline: Pipeline) -> str:
+    return pipeline.declaration.group or pipeline.name
 
 
 def load_definitions(

@@ -5,7 +5,7 @@ imports no Spark.
 """
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -25,6 +25,7 @@ from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
 from deltafold.pipelines.inline import declare_pipeline
+from deltafold.pipelines.selection import Nodes, find_pipelines
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
@@ -76,10 +77,18 @@ class _OneAsset(DeltafoldTranslator):
             self._asked,
             deps={dep.asset_key: dep for dep in (*own.deps, *self._asked.deps)}.values(),
             description=self._asked.description or own.description,
+            group_name=self._asked.group_name or own.group_name,
+            owners=self._asked.owners or own.owners,
+            tags={**_without_kinds(own.tags), **_without_kinds(self._asked.tags)},
             code_version=self._asked.code_version or own.code_version,
             kinds=self._asked.kinds or own.kinds,
             metadata={**own.metadata, **self._asked.metadata},
         )
+
+
+def _without_kinds(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags without those that Dagster makes of the kinds of an asset."""
+    return {name: value for name, value in tags.items() if not name.startswith("dagster/kind/")}
 
 
 def maintained_view(
@@ -164,7 +173,8 @@ def deltafold_assets(
     pipelines: str | Path | None = None,
     *,
     name: str | None = None,
-    select: Collection[str] | None = None,
+    select: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] = (),
     translator: DeltafoldTranslator | None = None,
     equals_batch: bool = True,
     retry_policy: dg.RetryPolicy | None = CRASHES,
@@ -177,7 +187,9 @@ def deltafold_assets(
     Args:
         pipelines: the folder of their folders; by default DELTAFOLD_PIPELINES, else ./pipelines.
         name: of the step, by default that of the folder.
-        select: the names of datasets, by default all; one that they read is refreshed with them, but is no asset.
+        select: which datasets, in dbt's grammar (docs/pipelines.md#selections): names, `tag:nightly`, `+orders`; by
+            default all. One that they read is refreshed with them, but is no asset.
+        exclude: which of these not.
         translator: names the assets, and maps sources to assets.
         equals_batch: whether each has the blocking check `equals_batch`, of the share that it declares.
         retry_policy: of the step; by default a crash is tried twice again.
@@ -186,10 +198,10 @@ def deltafold_assets(
         resource_key: as of `maintained_view`.
 
     Raises:
-        DeclarationError: for an invalid pipeline, or a name in `select` that there is not.
+        DeclarationError: for an invalid pipeline that is selected, or a selection that matches nothing.
     """
     folder = _folder(pipelines)
-    datasets = translate(_load(folder, select), translator or DeltafoldTranslator(), checked=equals_batch)
+    datasets = translate(_load(folder, select, exclude), translator or DeltafoldTranslator(), checked=equals_batch)
     return refresh_step(
         name or f"{folder.name}__refresh",
         datasets,
@@ -276,9 +288,11 @@ def _show_error(name: str, why: str) -> dg.AssetsDefinition:
 def landing_assets(
     pipelines: str | Path | None = None,
     *,
-    select: Collection[str] | None = None,
+    select: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] = (),
     translator: DeltafoldTranslator | None = None,
     retry_policy: dg.RetryPolicy | None = CRASHES,
+    backfill_policy: dg.BackfillPolicy | None = None,
     resource_key: str | None = RESOURCE_KEY,
     skip_invalid: bool = False,
 ) -> Sequence[dg.AssetsDefinition]:
@@ -286,9 +300,10 @@ def landing_assets(
 
     Args:
         pipelines: as of `deltafold_assets`, as are the others.
-        select: the names of pipelines, by default all.
-        translator: names the assets.
+        select, exclude: which pipelines, as of `deltafold_assets`.
+        translator: names the assets, and may give a partitioned one other partitions.
         retry_policy: of each step.
+        backfill_policy: of partitioned ones; by default a backfill over a range is one run.
         resource_key: as of `maintained_view`.
         skip_invalid: leave out pipelines with an invalid declaration, which `pipeline_steps` shows.
 
@@ -297,18 +312,21 @@ def landing_assets(
     """
     translator = translator or DeltafoldTranslator()
     folder = _folder(pipelines)
-    if skip_invalid:
-        surveyed = catalogue.survey_pipelines(folder)
-        select = [name for name in select or surveyed if isinstance(surveyed.get(name), Pipeline)]
+    pipelines_of_folder = (
+        [each for each in catalogue.survey_pipelines(folder).values() if isinstance(each, Pipeline)]
+        if skip_invalid
+        else _load(folder, select, exclude)
+    )
     return [
         landing_step(
             pipeline,
             source,
             translator.get_landing_spec(pipeline, source),
             retry_policy=retry_policy,
+            backfill_policy=backfill_policy,
             resource_key=resource_key,
         )
-        for pipeline in _load(folder, select)
+        for pipeline in pipelines_of_folder
         for source in pipeline.landed
     ]
 
@@ -388,9 +406,22 @@ def _folder(pipelines: str | Path | None) -> Path:
     return Path(pipelines).absolute() if pipelines is not None else catalogue.pipelines_folder()
 
 
-def _load(folder: Path, select: Collection[str] | None) -> list[Pipeline]:
-    """Return the pipelines of a folder, each before its readers."""
-    chosen = catalogue.load_all(folder) if select is None else [catalogue.load(name, folder) for name in select]
+def _load(folder: Path, select: str | Sequence[str] | None, exclude: str | Sequence[str]) -> list[Pipeline]:
+    """Return the selected pipelines of a folder, each before its readers."""
+    surveyed = catalogue.survey_pipelines(folder)
+    names = tuple(surveyed)
+    if select or exclude:
+        names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))
+    chosen = [_valid(surveyed[name]) for name in names]
     ordered = {pipeline.name: pipeline for top in chosen for pipeline in (*top.chain, top)}
-    names = {pipeline.name for pipeline in chosen}
     return [pipeline for name, pipeline in ordered.items() if name in names]
+
+
+def _as_texts(selection: str | Sequence[str]) -> Sequence[str]:
+    return (selection,) if isinstance(selection, str) else selection
+
+
+def _valid(pipeline: Pipeline | DeclarationError) -> Pipeline:
+    if isinstance(pipeline, DeclarationError):
+        raise pipeline
+    return pipeline

@@ -87,14 +87,36 @@ class DeltafoldTranslator:
 
     def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
         """Return the asset of a dataset. Readers follow a changed key."""
+        declared = pipeline.declaration
         return dg.AssetSpec(
             self.get_asset_key(pipeline),
-            deps=sorted({self.get_source_key(pipeline, source) for source in pipeline.declaration.sources}),
-            description=pipeline.declaration.description or None,
+            deps=self._find_deps(pipeline),
+            description=declared.description or None,
+            group_name=declared.group,
+            owners=declared.owners,
+            tags=dict.fromkeys(declared.tags, ""),
             kinds={"deltalake", "spark"},
             code_version=descriptions.digest(pipeline),
             metadata=self.get_metadata(pipeline),
         )
+
+    def get_partition_mapping(self, pipeline: Pipeline, source: str) -> dg.PartitionMapping | None:
+        """Return which partitions of a source's asset the dataset reads; None: Dagster's rule, which is all of them."""
+        return None
+
+    def _find_deps(self, pipeline: Pipeline) -> list[dg.AssetDep]:
+        mappings: dict[dg.AssetKey, dg.PartitionMapping | None] = {}
+        for source in pipeline.declaration.sources:
+            key = self.get_source_key(pipeline, source)
+            mappings[key] = mappings.get(key) or self.get_partition_mapping(pipeline, source)
+        return [dg.AssetDep(key, partition_mapping=mappings[key]) for key in sorted(mappings)]
+
+    def get_asset_check_spec(self, pipeline: Pipeline, check: dg.AssetCheckSpec) -> dg.AssetCheckSpec | None:
+        """Return a check of a dataset, `equals_batch` or `sources_kept`, as your project wants it; None: without it.
+
+        return dg.AssetCheckSpec(check.name, asset=check.asset_key, blocking=False)
+        """
+        return check
 
     def get_metadata(self, pipeline: Pipeline) -> Mapping[str, object]:
         """Return the metadata of a dataset that is known before it is refreshed."""

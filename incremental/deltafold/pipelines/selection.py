@@ -30,6 +30,7 @@ from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_ne
 
 if TYPE_CHECKING:
     from deltafold.pipelines.graph import Reads
+    from deltafold.pipelines.pipeline import Pipeline
     from deltafold.pipelines.project import Dataset, StreamingTable
 
 Kind = Literal["dataset", "source", "other"]
@@ -72,13 +73,14 @@ def is_version(part: str) -> bool:
 
 @dataclass
 class Nodes:
-    """The nodes of a project by id."""
+    """The nodes of a project by id; dashes: what errors put before `select` and `exclude`."""
 
     by_id: Mapping[str, Node]
     readers: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    dashes: str = "--"
 
     @classmethod
-    def of(cls, nodes: Iterable[Node]) -> Nodes:
+    def of(cls, nodes: Iterable[Node], dashes: str = "--") -> Nodes:
         """Return nodes with their readers."""
         by_id = {node.id: node for node in nodes}
         readers = {id: set[str]() for id in by_id}
@@ -86,15 +88,16 @@ class Nodes:
             for read in node.reads:
                 if read in readers:
                     readers[read].add(node.id)
-        return cls(by_id, readers)
+        return cls(by_id, readers, dashes)
 
     def select(self, select: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the selected datasets; raises DeclarationError for a text that matches nothing."""
-        chosen = self._union("--select", select) if select else set(self.by_id)
-        chosen -= self._union("--exclude", exclude)
+        chosen = self._union(f"{self.dashes}select", select) if select else set(self.by_id)
+        chosen -= self._union(f"{self.dashes}exclude", exclude)
         datasets = tuple(node.dataset for node in self.by_id.values() if node.id in chosen and node.dataset)
         if not datasets:
-            raise DeclarationError(f"--select {' '.join(select)}: it selects no dataset: {self._explain_none(chosen)}.")
+            text = f"{self.dashes}select {' '.join(select)}"
+            raise DeclarationError(f"{text}: it selects no dataset: {self._explain_none(chosen)}.")
         return datasets
 
     def _explain_none(self, chosen: set[str]) -> str:
@@ -213,6 +216,28 @@ _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
     "path": _is_in_path,
     "source": _is_source,
 }
+
+
+def find_pipelines(pipelines: Mapping[str, Pipeline | DeclarationError]) -> tuple[Node, ...]:
+    """Return what selections may name in a folder: pipelines and their sources; an invalid one just by its name."""
+    nodes = dict[str, Node]()
+    for name, pipeline in pipelines.items():
+        if isinstance(pipeline, DeclarationError):
+            nodes[name] = Node(id=name, qualified=(name,), dataset=name)
+            continue
+        sources = {
+            source: f"source:{source}" for source in pipeline.declaration.sources if source not in pipeline.below
+        }
+        nodes |= {id: Node(id=id, qualified=(source,), kind="source") for source, id in sources.items()}
+        nodes[name] = Node(
+            id=name,
+            qualified=(name,),
+            tags=pipeline.declaration.tags,
+            path=f"{name}/{pipeline.query.path.name}",
+            reads=(*sources.values(), *(below.name for below in pipeline.below.values())),
+            dataset=name,
+        )
+    return tuple(nodes.values())
 
 
 def find_nodes(reads: Reads) -> tuple[Node, ...]:

@@ -1,6 +1,9 @@
 """Define what pipeline.yaml may contain, as checked, frozen values.
 
     description: Sales per shop and day            optional
+    group: marts                                   optional: of the dataset, in Dagster; so are
+    owners: ["team:finance"]                       addresses or team:NAME
+    tags: [nightly]                                which selections may name (tag:nightly)
     sources:                                       the tables of the query, by name; {} for a query of constants
       sales:
         files:                                     input files, landed per partition
@@ -96,6 +99,8 @@ from deltafold.pipelines.declaration.values import (
 
 ViewPolicy = Literal["incremental", "auto", "definition"]
 OF_DATASETS = {"description", "sources", "datasets", "partitions", "policy", "warehouse", "spark"}
+OWNER = re.compile(r"(team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+)\Z")
+TAG = re.compile(r"[A-Za-z0-9_.-]{1,63}\Z")
 MONOID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
 
@@ -110,6 +115,18 @@ def _as_name(name: str) -> str:
     if not MONOID_NAME.match(name):
         raise ValueError("invalid monoid name. Use a letter followed by letters, digits and _, at most 63 in all")
     return name
+
+
+def _as_owner(owner: str) -> str:
+    if not OWNER.match(owner):
+        raise ValueError(f"{owner!r} is not an owner. Write an address such as ada@example.org, or team:NAME")
+    return owner
+
+
+def _as_tag(tag: str) -> str:
+    if not TAG.match(tag):
+        raise ValueError(f"{tag!r} is not a tag. Use letters, digits, `_`, `-` and `.`, at most 63 in all")
+    return tag
 
 
 SqlText = Annotated[str, BeforeValidator(_as_sql)]
@@ -245,6 +262,9 @@ class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
+    group: str | None = None
+    owners: tuple[Annotated[str, AfterValidator(_as_owner)], ...] = ()
+    tags: tuple[Annotated[str, AfterValidator(_as_tag)], ...] = ()
     sources: dict[SourceName, Source]
     partitions: Partitions | None = None
     datasets: Annotated[DatasetsPart, BeforeValidator(_as_files)] | None = None
