@@ -259,7 +259,7 @@ class Refresh:
     def _check_retyped(self, course: Course) -> None:
         """Raise LostSourceError for a table that has other types because it is another one.
 
-        The query is the same, so on_lost decides what follows, and not on_change (D-230).
+        The query is the same, so on_lost decides what follows, and not on_change (D-201).
         """
         newest = course.history.newest
         redefinition = self._find_redefinition(newest)
