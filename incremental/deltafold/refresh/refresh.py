@@ -161,7 +161,7 @@ class Refresh:
             return done[folder]
         course = self._begin(progress, rebuild=rebuild)
         last = self._find_continued(course)
-        if last is not None and self.inputs.find_passed(last.intent.sources, targets):
+        if last is not None and self.inputs.is_past(last.intent.sources, targets):
             entry = self.inputs.earlier(self._store.journal, targets, last)
             report = unchanged_report(self._store.view, entry, entry.intent.sources, EarlierEpoch())
         else:

@@ -197,6 +197,38 @@ def test_each_view_of_a_chain_decides_for_its_own_sources(sandbox: MemorySandbox
     assert rows(above) == [(7, 7)]
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["a run of all views", "the view above them"])
+def test_views_above_a_healed_one_follow(sandbox: MemorySandbox, *, at_once: bool) -> None:
+    """The new table has fewer versions: epochs at the same versions of the old one are not asked for."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    views = [sandbox.view(QUERY, "low", on_lost="rebuild")]
+    for name, query in (("middle", "select max(s) m from low"), ("top", "select m + 1 n from middle")):
+        sandbox.warehouse.source(views[-1].name, views[-1])
+        views.append(sandbox.view(query, name))
+
+    def refresh() -> None:
+        if at_once:
+            assert sandbox.warehouse.refresh().ok
+        else:
+            views[-1].refresh()
+
+    for value in (2, 3):
+        refresh()
+        sandbox.insert("t", "k int, v int", [(value, value)])
+    refresh()
+    sandbox.remove("t")
+    for value in (7, 8):
+        sandbox.insert("t", "k int, v int", [(value, value)])
+        if value == 7:
+            with pytest.warns(DeltafoldWarning, match="view low: it is rebuilt"):
+                refresh()
+        else:
+            refresh()
+        for view in views:
+            confirm(view)
+        assert rows(views[-1]) == [(value + 1,)]
+
+
 def test_a_landed_source_that_was_lost(sandbox: MemorySandbox, tmp_path: Path) -> None:
     """Its table and what was known of its files were removed: it is landed again, as another table."""
     folder = tmp_path / "dropped"

@@ -51,6 +51,15 @@ class UpstreamView:
     inputs: Inputs
     reach: Callable[[Targets, Done, Progress | None], UpstreamState]
 
+    def find_epoch(self, pin: AnswerPin) -> Finished | None:
+        """Return the epoch whose answer is pinned; None if the journal has forgotten it."""
+        table = pin.place.rpartition("/")[2]
+        for entry in self.store.journal.entries():
+            is_there = f"g{entry.intent.generation}/{table}" == pin.place
+            if isinstance(entry, Finished) and is_there and entry.after.get(table) == pin.after:
+                return entry
+        return None
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -300,21 +309,33 @@ class Inputs:
             self._seen[table.path, version] = {field.name: field.dataType.simpleString() for field in schema}
         return self._seen[table.path, version]
 
-    def find_passed(self, pins: Mapping[str, Pin], targets: Targets) -> list[str]:
-        """Return the base sources that an epoch has at later versions than requested."""
+    def is_past(self, pins: Mapping[str, Pin], targets: Targets) -> bool:
+        """Return whether an epoch has base sources at later versions than requested.
+
+        Versions of a table that was replaced since are not comparable: the epoch has to go on to those of today.
+        """
         consumed = base_versions(pins)
-        return [
-            source_path
-            for source_path, location in self.places.items()
-            if consumed.get(source_path, 0) > targets[location]
-        ]
+        later = any(consumed.get(path, 0) > targets[location] for path, location in self.places.items())
+        return later and self._has_same_bases(pins)
+
+    def _has_same_bases(self, pins: Mapping[str, Pin]) -> bool:
+        """Return whether the base tables of an epoch, at any depth, are those of today, as far as journals know."""
+        for name, pin in pins.items():
+            if name in self.tables and not is_pinned(pin, self.tables[name]):
+                return False
+            below = self.views.get(name)
+            epoch = None if below is None or not isinstance(pin, AnswerPin) else below.find_epoch(pin)
+            if below is not None and epoch is not None and not below.inputs._has_same_bases(epoch.intent.sources):
+                return False
+        return True
 
     def earlier(self, journal: Journal, targets: Targets, last: Finished) -> Finished:
         """Return the newest epoch of the last one's generation that ended at exactly these versions."""
         wanted = {source_path: targets[location] for source_path, location in self.places.items()}
         for entry in reversed(journal.entries()):
             same = entry.intent.generation == last.intent.generation and as_complete(entry)
-            if same and wanted.items() <= base_versions(entry.intent.sources).items():
+            pins = entry.intent.sources
+            if same and wanted.items() <= base_versions(pins).items() and self._has_same_bases(pins):
                 self.check(same.intent.sources)
                 return same
         current = ", ".join(
