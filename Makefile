@@ -10,7 +10,7 @@ DAGSTER := $(CURDIR)/.dagster
 # Each process would compile some 1,500 modules again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests quick night browser soak ui lint bench bench-tpch bench-memory clean setup constraints audit
+.PHONY: demo test tests quick night browser screenshots soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
@@ -43,6 +43,10 @@ soak: $(READY)
 # The browser that a test looks at Dagster's pages with; without it that part is skipped, and said to be.
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
+
+# The screenshots of docs/dagster.md.
+screenshots: $(READY) browser
+	DELTAFOLD_DOCS=1 $(BIN)/python -m pytest --long tests/dagster/web/test_theirs.py
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

@@ -5,7 +5,7 @@ Chromium is Debian's own (`make browser`), headless, and connects to the server 
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,13 +49,41 @@ class Person:
             expect(self.page.get_by_text(f"{state.capitalize()} ({number})")).to_be_visible()
         self.photographs("partitions")
 
-    def sees_metadata(self, asset: str, **told: str) -> None:
+    def sees_metadata(self, asset: str, told: Mapping[str, str]) -> None:
         """What an asset's last materialisation says; waits for each entry, as the page comes bit by bit."""
         self.opens(f"/assets/{asset}")
         for name, text in told.items():
             named = self.page.get_by_role("cell", name=name, exact=True)
             expect(self.page.get_by_role("row").filter(has=named).get_by_role("cell").last).to_contain_text(text)
         self.photographs("view")
+
+    def sees_lineage(self, asset: str, *assets: str) -> None:
+        """The graph around an asset shows these."""
+        self.opens(f"/assets/{asset}?view=lineage&lineageScope=neighbors&lineageDepth=3")
+        for name in assets:
+            expect(self.page.get_by_text(name, exact=True).first).to_be_visible()
+        expect(self.page.get_by_text("Loading...")).to_have_count(0)
+        self.photographs("lineage")
+
+    def materialises(self, asset: str, *, missing: bool = False) -> None:
+        """Materialises one asset, by clicking; missing: and confirms that one which it reads never was."""
+        self.opens(f"/assets/{asset}")
+        self.button("Materialize").click()
+        if missing:
+            self.button("Confirm").click()
+
+    def checks(self, asset: str) -> None:
+        """Executes the checks of an asset, by clicking."""
+        self.opens(f"/assets/{asset}?view=checks")
+        self.button("Execute all").click()
+
+    def sees_failed_check(self, asset: str, hidden: str, *shown: str) -> None:
+        """The page of the check has these texts, and a value of a row nowhere."""
+        self.opens(f"/assets/{asset}?view=checks")
+        for text in ("Failed", *shown):
+            expect(self.page.get_by_text(text).first).to_be_visible()
+        self.photographs("check")
+        assert hidden not in self.page.content()
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name)

@@ -69,8 +69,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def dagster_dev(folder: Path, pipelines: Path) -> Iterator[Server]:
-    """Start `dagster dev` on the project's workspace, and end it with all of its processes."""
+def dagster_dev(folder: Path, pipelines: Path, location: Path | None = None) -> Iterator[Server]:
+    """Start `dagster dev`, and end it with all of its processes; location: a Python file, else this project's own."""
+    target = ["-f", str(location)] if location else ["-w", str(PROJECT / "workspace.yaml")]
     home = folder / "home"
     home.mkdir()
     shutil.copy(PROJECT / "dagster.yaml", home)
@@ -83,7 +84,7 @@ def dagster_dev(folder: Path, pipelines: Path) -> Iterator[Server]:
         "DELTAFOLD_PIPELINES": str(pipelines),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
-    command = ["-m", "dagster", "dev", "-w", str(PROJECT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
+    command = ["-m", "dagster", "dev", *target, "-h", "127.0.0.1", "-p", str(port)]
     log = folder / "dagster.log"
     with log.open("w") as out:
         process = subprocess.Popen(

@@ -71,7 +71,8 @@ def _check_pages(someone: Person) -> None:
     """Three partitions are green, and the view's page tells what was done."""
     someone.sees_partitions("/".join(LANDED.path), materialized=3, failed=0)
     summary, explain = "epoch 1 applied, 6 changed rows", "lineage key (shop)"
-    someone.sees_metadata("sales", verdict="applied", epoch="1", plan="incremental", summary=summary, explain=explain)
+    told = {"verdict": "applied", "epoch": "1", "plan": "incremental", "summary": summary, "explain": explain}
+    someone.sees_metadata("sales", told)
     expect(someone.page.get_by_text("Latest check results")).to_be_visible()
 
 
