@@ -355,6 +355,17 @@ def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:
     assert (node.parent_keys, node.group_name, node.owners) == ({RAW}, "marts", ["team:finance"])
 
 
+def test_the_pipelines_of_the_docs_are_loaded(sandbox: Any) -> None:
+    [declared] = [block for block in blocks("yaml", PROJECT / "docs" / "dagster.md") if "DeltafoldPipeline" in block]
+    folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
+    (folder / "defs.yaml").write_text(declared)
+    pipeline = folder / "pipelines" / "customers" / "pipeline.yaml"
+    pipeline.write_text(f"tags: [nightly]\n{pipeline.read_text()}")
+    with sandbox.load_component_and_build_defs(folder) as (_, defs):
+        node = defs.resolve_asset_graph().get(dg.AssetKey(["marts", "customers"]))
+    assert (node.parent_keys, node.tags["nightly"]) == ({RAW}, "")
+
+
 def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: Any) -> None:
     folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
     with sandbox.load_component_and_build_defs(folder) as (component, defs):

@@ -47,7 +47,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSessi
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(blocks("python", *PAGES)) == 19
+    assert len(blocks("python", *PAGES)) == 20
     assert {command.split()[1] for command, _ in spoken(blocks("console", *PAGES)[0])} >= {
         "new",
         "run",
