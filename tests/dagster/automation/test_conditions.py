@@ -19,6 +19,7 @@ pytestmark = [
 TABLE, VIEW = dg.AssetKey(["raw", "orders"]), dg.AssetKey(["marts", "revenue"])
 MINUTELY: Any = dg.AutomationCondition.on_cron("* * * * *")
 EAGER: Any = dg.AutomationCondition.eager()
+EAGER_OF_SOME: Any = EAGER.without(~dg.AutomationCondition.any_deps_missing())
 ON_CRON: Any = MINUTELY.ignore(dg.AssetSelection.assets(TABLE))
 
 
@@ -78,3 +79,28 @@ def test_a_version_that_somebody_else_wrote_is_followed(
         assert len(instance.fetch_materializations(VIEW, limit=9).records) > before
     if condition == EAGER:
         assert VIEW not in set.union(*(daemon.tick() for _ in range(2)))  # the table is observed, and has not changed
+
+
+@pytest.mark.parametrize(("condition", "requests"), [(EAGER, 0), (EAGER_OF_SOME, 2)], ids=["eager", "of some"])
+def test_a_dataset_over_days_follows_each_without_waiting_for_all(
+    instance: dg.DagsterInstance, condition: Any, requests: int
+) -> None:
+    @dg.asset(key=TABLE, partitions_def=dg.DailyPartitionsDefinition("2026-11-20"))
+    def orders() -> None: ...
+
+    sources = {"orders": df.TableSource("orders", asset="raw/orders")}
+    asked = dg.AssetSpec(VIEW, automation_condition=condition)
+    view = df.maintained_view(asked, "SELECT count(*) AS n FROM orders", sources=sources, warehouse="warehouse")
+    defined = dg.Definitions(assets=[orders, view], resources={"deltafold": Pretended()})
+    cursor, counted, now = None, 0, datetime(2026, 11, 29, 6, tzinfo=UTC)
+    for minute in range(5):
+        if minute in (1, 3):
+            instance.report_runless_asset_event(dg.AssetMaterialization(TABLE, partition=f"2026-11-2{minute}"))
+        evaluated = dg.evaluate_automation_conditions(
+            defined, instance, evaluation_time=now + timedelta(minutes=minute), cursor=cursor
+        )
+        cursor = evaluated.cursor
+        if evaluated.get_num_requested(VIEW):
+            counted += 1
+            instance.report_runless_asset_event(dg.AssetMaterialization(VIEW))
+    assert counted == requests
