@@ -52,6 +52,7 @@ from deltafold.language.monoids import analyse_monoid, register_monoids
 from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import QueryText
 from deltafold.operations.branch import remember
+from deltafold.operations.openlineage import Job, name_pipeline, open_run
 from deltafold.refresh.pipeline_run import refresh_datasets
 from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.refresh.sources.upstream import Progress
@@ -240,10 +241,12 @@ class Warehouse:
                 f"view {unknown[0]}: it is not declared in this warehouse. Choose one of: {', '.join(views) or 'none'}."
             )
         number = choose_threads(threads)
-        with explain_lost_spark(), show_progress(progress) as step:
+        job = Job(name=name_pipeline(self.root))
+        with explain_lost_spark(), show_progress(progress) as step, open_run(lambda: job) as run:
             chosen = dict.fromkeys((*names, *full)) if names else views
-            datasets = Resolver().datasets(self, chosen, full, only=only)
-            return refresh_datasets(datasets, step, self.spark, number)
+            datasets = Resolver(run).datasets(self, chosen, full, only=only)
+            run.report = report = refresh_datasets(datasets, step, self.spark, number)
+            return report
 
     @property
     def views(self) -> Mapping[str, View]:

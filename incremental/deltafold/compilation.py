@@ -259,12 +259,14 @@ class Compilation:
             explain=str(self.explain(chosen)),
             sources=chosen.strategy.sources,
             partition_key=self.partition_key or "",
-            lineage={
-                name: tuple(sorted(origins))
-                for name, origins in column_lineage(self.query.plan, self.query.outputs).items()
-                if origins is not None
-            },
+            lineage=self.lineage,
         )
+
+    @property
+    def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """The (source, column) pairs that each column is computed from; columns of unknown lineage are left out."""
+        found = column_lineage(self.query.plan, self.query.outputs)
+        return {name: tuple(sorted(origins)) for name, origins in found.items() if origins is not None}
 
     @cached_property
     def analysis(self) -> Analysis:

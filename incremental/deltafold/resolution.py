@@ -8,8 +8,8 @@ Sources that a query does not read are not looked up, so errors in them do not m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ from deltafold.language.loops.options import evaluate_by
 from deltafold.language.mentions import find_mentions
 from deltafold.language.query import Settings, answer_settings
 from deltafold.operations.metrics import update_metrics
+from deltafold.operations.openlineage import Job, Output, Run, name_pipeline, open_run
+from deltafold.operations.openlineage import Table as LineageTable
 from deltafold.refresh.compatibility import find_redefinition
 from deltafold.refresh.mode import Choice, predict_choice
 from deltafold.refresh.pipeline_run import Dataset, RunState
@@ -156,9 +158,13 @@ class _SourceLookup(Sources):
 
 
 class Resolver:
-    """The lookups of one operation: views, sources and settings, each looked up once."""
+    """The lookups of one operation: views, sources and settings, each looked up once.
 
-    def __init__(self) -> None:
+    run: of a pipeline, of which the refreshes of its views are parts (lineage).
+    """
+
+    def __init__(self, run: Run | None = None) -> None:
+        self.run = run
         self._views: dict[int, ResolvedView] = {}
         self._schemas: dict[tuple[int, str], StructType | None] = {}
         self._settings: dict[SparkSession, Settings] = {}
@@ -325,7 +331,8 @@ class ResolvedView:
 
     def dataset(self, name: str, *, rebuild: bool) -> Dataset:
         """Return the view as a dataset of a pipeline."""
-        tables, columns, fault = dict[str, VersionedTable](), dict[str, Collection[str]](), None
+        tables, columns = dict[str, VersionedTable](), dict[str, Collection[str]]()
+        refresh: Callable[[RunState, Progress | None], Report] = partial(self.refresh_within, rebuild=rebuild)
         try:
             with explain_lost_spark():
                 inputs = self.refresh.inputs
@@ -334,21 +341,26 @@ class ResolvedView:
         except LostSparkError:
             raise
         except Exception as error:  # the run reports it
-            fault = error
+            refresh = partial(self.fail_within, fault=error)
         return Dataset(
             name=name,
             folder=self.view.folder,
             reads=tuple(view.folder for view in self.read),
-            refresh=partial(self.refresh_within, rebuild=rebuild),
+            refresh=refresh,
             tables=tables,
             columns=columns,
-            fault=fault,
         )
 
     def refresh_within(self, run: RunState, progress: Progress | None, *, rebuild: bool) -> Report:
         """Refresh the view as a part of a pipeline."""
-        with explain_lost_spark(), update_metrics(self.view.store, self.inputs):
-            return self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
+        with self.watch() as own:
+            own.report = report = self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
+            return report
+
+    def fail_within(self, run: RunState, progress: Progress | None, *, fault: Exception) -> Report:
+        """Raise why the view cannot be refreshed."""
+        with self.watch():
+            raise fault
 
     def keep_within(self, run: RunState, progress: Progress | None) -> Report:
         """Give the views of a pipeline that read this one its last epoch; raises StateError if it has none."""
@@ -361,6 +373,42 @@ class ResolvedView:
         report = replace(report, sentence=f"{self.view.name}: read as it is, at epoch {entry.intent.epoch}")
         run.done[store.folder.resolve()] = UpstreamState(entry, final, report)
         return report
+
+    @contextmanager
+    def watch(self) -> Generator[Run]:
+        """Write the metrics of a refresh and send its lineage, which get its report; explain the end of Spark."""
+        with (
+            explain_lost_spark(),
+            open_run(self.lineage_job, self.resolver.run, self.find_lineage_job) as run,
+            update_metrics(self.view.store, self.inputs),
+        ):
+            yield run
+
+    def lineage_job(self) -> Job:
+        """Return the refresh of the view as OpenLineage's job; without inputs for a query that cannot be compiled."""
+        view = self.view
+        job = Job(
+            name=f"{name_pipeline(view.warehouse.root)}.{view.name}",
+            query=view.query if isinstance(view.query, str) else getattr(view.query, "text", None),
+            output=(output := Output(location=str(view.folder), address=lambda: view.address)),
+        )
+        try:
+            compilation = self.compilation
+            locations = {name: (table.place, None) for name, table in self.tables.items()}
+            locations |= {name: (str(below.view.folder), below.view.name) for name, below in self.views.items()}
+            inputs = {
+                name: LineageTable(location=place, view=below, columns=_columns(compilation.sources.schema(name)))
+                for name, (place, below) in locations.items()
+            }
+            columns = tuple((column.name, column.type) for column in compilation.columns)
+            output = replace(output, columns=columns, lineage=compilation.lineage)
+            return replace(job, inputs=inputs, output=output)
+        except Exception:  # raised again by the refresh
+            return job
+
+    def find_lineage_job(self, name: str) -> Job | None:
+        """Return the job of a view below, at any depth, by its name."""
+        return next((below.lineage_job() for below in self._chain if below.view.name == name), None)
 
     @property
     def choice(self) -> Choice:
@@ -424,3 +472,8 @@ class ResolvedView:
         """Return the views below, at any depth, each once and before its readers."""
         below = [resolved for view in self.views.values() for resolved in (*view._chain, view)]
         return tuple({id(resolved.view): resolved for resolved in below}.values())
+
+
+def _columns(schema: StructType | None) -> tuple[tuple[str, str], ...]:
+    """Return names and types of a source's columns."""
+    return () if schema is None else tuple((field.name, field.dataType.simpleString()) for field in schema)

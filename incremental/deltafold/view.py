@@ -26,14 +26,13 @@ from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.language.query import QueryText
 from deltafold.operations.branch import create_branch, drop_view, forget, readers
-from deltafold.operations.metrics import status_with_metrics, update_metrics
+from deltafold.operations.metrics import status_with_metrics
 from deltafold.operations.rollback import Rollback
 from deltafold.operations.upkeep import WEEK_HOURS, check_hours, upkeep, with_growth
 from deltafold.operations.verify import Sample, verify, verify_plain
 from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from deltafold.spark.java_errors import explain_errors
-from deltafold.spark.lost import explain_lost_spark
 from deltafold.store.answer_pointer import find_address
 from deltafold.store.history import Finished, base_versions
 from deltafold.store.plain_answer import PLAIN
@@ -126,9 +125,10 @@ class View:
     def _run(
         self, versions: Mapping[str, int] | None, progress: Progress | None, chunk: int | None, *, rebuild: bool
     ) -> Report:
-        refresh = self._resolved.refresh
-        with explain_lost_spark(), update_metrics(self.store, refresh.inputs), show_progress(progress) as step:
-            return refresh.run(versions, step, rebuild=rebuild, chunk_bytes=chunk)
+        resolved = self._resolved
+        with resolved.watch() as run, show_progress(progress) as step:
+            run.report = report = resolved.refresh.run(versions, step, rebuild=rebuild, chunk_bytes=chunk)
+            return report
 
     def answer(self) -> DataFrame:
         """Return the last finished epoch's answer in the query's order; the old query's until a rebuild is done."""

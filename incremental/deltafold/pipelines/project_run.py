@@ -34,6 +34,7 @@ from deltafold.api import Delta, Files, Landing, Stream, View, Warehouse
 from deltafold.compilation import Policy
 from deltafold.lake.remote.remote_path import place_of
 from deltafold.language.mentions import CASE, find_relations, name_parts
+from deltafold.operations.openlineage import Job, name_pipeline, open_run
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from deltafold.pipelines.graph import Graph, Leaves, Parts, Reads, Relation, merge_columns
 from deltafold.pipelines.project import Dataset, Project, QueryFunction, StreamingTable, TableOptions
@@ -464,12 +465,22 @@ def run_project(opened: OpenProject, selection: Selection, progress: Progress | 
     work = selection.work(opened.reads)
     if selection.only:
         check_refreshed(opened, work)
+    with open_run(lambda: Job(name=name_pipeline(opened.warehouse.root))) as run:
+        datasets = _datasets_of_run(opened, work, Resolver(run), only=selection.only)
+        run.report = report = refresh_datasets(datasets, progress, opened.spark, choose_threads(None))
+        return report
+
+
+def _datasets_of_run(
+    opened: OpenProject, work: Mapping[Parts, bool], resolver: Resolver, *, only: bool
+) -> list[pipeline_run.Dataset]:
+    """Return the chosen datasets, and what they read, in the form that is refreshed."""
     views = {view.name: work[key] for key, view in opened.views.items() if key in work}
     rebuilt = [name for name, full in views.items() if full]
     keys = {view.folder: key for key, view in opened.views.items()}
     datasets = {
         keys[dataset.folder]: _view_of_run(opened, keys[dataset.folder], dataset)
-        for dataset in Resolver().datasets(opened.warehouse, views, rebuilt, only=selection.only)
+        for dataset in resolver.datasets(opened.warehouse, views, rebuilt, only=only)
     }
     for key, full in work.items():
         if opened.is_written(opened.graph.nodes[key]):
@@ -477,7 +488,7 @@ def run_project(opened: OpenProject, selection: Selection, progress: Progress | 
     for key, dataset in datasets.items():
         read = [datasets[below].folder for below in opened.reads.read_nodes(key) if below in datasets]
         datasets[key] = replace(dataset, reads=tuple(read))
-    return refresh_datasets([*datasets.values()], progress, opened.spark, choose_threads(None))
+    return [*datasets.values()]
 
 
 def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dataset:

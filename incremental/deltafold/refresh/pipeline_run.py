@@ -50,7 +50,7 @@ class Dataset:
 
     reads: the folders of the datasets that it reads; refresh: to the versions of a run, returns a number of rows if it
     is no view; tables: its base tables, at any depth, by their location; columns: likewise, those of the tables that it
-    reads itself; writes: the tables that others read as base tables; fault: why it cannot be refreshed.
+    reads itself; writes: the tables that others read as base tables; fault: the cycle that it is in.
     """
 
     name: str
