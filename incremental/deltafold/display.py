@@ -10,9 +10,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from deltafold.algebra.results.html import element
 
 Step = Callable[[str], None]
@@ -35,6 +32,9 @@ def show_progress(progress: Step | None) -> Generator[Step | None]:
         finally:
             handle.update(_line(ipython, ""))
     elif (shell or hasattr(sys, "ps1")) and sys.stderr.isatty():
+        from rich.console import Console  # where nobody watches, it is not imported
+        from rich.text import Text
+
         with Console(stderr=True).status(Text()) as status:
             yield lambda step: status.update(Text(step))  # a Text, since Rich reads [brackets] in a str as markup
     else:
