@@ -179,7 +179,9 @@ def test_a_failure_shows_no_value_of_a_row(sandbox: MemorySandbox, events: Event
     start, fail = events()
     assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
     message = fail["run"]["facets"]["errorMessage"]["message"]
-    assert message.startswith("view wrong: Spark could not run the refresh: ") and "Oslo" not in json.dumps(fail)
+    assert message.startswith("Spark could not run the refresh: [CAST_INVALID_INPUT]") and "Oslo" not in json.dumps(
+        fail
+    )
 
 
 UNREACHABLE = '{"type": "http", "url": "http://127.0.0.1:9", "retry": {"total": 0}}'

@@ -1,6 +1,6 @@
 """docs/notebook.md, executed cell by cell: what a cell shows is what the page has below it, but for numbers.
 
-With --regenerate-golden the page and its pictures are written anew.
+--regenerate-golden writes the page and its pictures.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NUMBER = re.compile(r"\d[\d,.]*|\bjobs?\b|\bseconds?\b(?= old)|\b(bytes|KB)\b")
 
 def run_cell(code: str, names: dict[str, Any]) -> str:
     """Run a cell, and return as HTML what a notebook shows of its last expression."""
-    tree = ast.parse(code)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, PAGE.name, "exec"), names)
-    if last is None:
+    *statements, last = ast.parse(code).body
+    if not isinstance(last, ast.Expr):
+        exec(code, names)
         return ""
+    exec(compile(ast.Module(statements, []), PAGE.name, "exec"), names)
     value = eval(compile(ast.Expression(last.value), PAGE.name, "eval"), names)
     return STYLE.sub("", value._repr_html_())
 
