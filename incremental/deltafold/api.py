@@ -34,6 +34,7 @@ from deltafold.algebra.errors import (
 from deltafold.algebra.local_path import is_remote, locate_folder
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plain_options import PlainOptions, Publish
+from deltafold.algebra.results import html
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
 from deltafold.algebra.results.report import Description, Landing, Report, Verification
@@ -88,6 +89,12 @@ class Warehouse:
         self._catalog = SourceCatalog(
             Declared(spark=spark, root=self.root, lake=self.lake, lock_seconds=self.tuning.landing_lock_seconds), {}
         )
+
+    def __repr__(self) -> str:
+        return f"<Warehouse: {self.root}>"
+
+    def _repr_html_(self) -> str:
+        return html.warehouse(str(self.root), [_summary(view) for view in self.views.values()])
 
     def source(self, name: str, declaration: SourceDeclaration | View) -> None:
         """Declare a source under the name queries use; a name can be declared once. Raises SourceError.
@@ -277,6 +284,14 @@ class Warehouse:
                 f"source {name}: it is the view {view.name}, which is not landed. Refresh that, or what reads it."
             )
         return self._catalog.declared
+
+
+def _summary(view: View) -> str:
+    """Return the status of a view in one sentence, or why it has none."""
+    try:
+        return view.status().sentence
+    except DeltafoldError as error:
+        return f"{view.name}: {error}"
 
 
 def locate_root(root: str | Place) -> Place:

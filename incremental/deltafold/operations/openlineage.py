@@ -159,14 +159,14 @@ def open_run(
 ) -> Generator[Run]:
     """Send the start of a run, and its end after the block, which sets its report.
 
-    describe: the job; within: the run that it is a part of; below: the job of a view that is refreshed first, by its
-    name.
+    describe: the job; within: the pipeline that it is a part of, in which the views below have runs of their own;
+    below: otherwise, the job of a view that is refreshed first, by its name.
     """
     if not is_configured():
         yield Run(NO_RUN)
         return
     if within is not None and within.sender is not None:
-        with within.sender.run(describe(), within.inside, below) as run:
+        with within.sender.run(describe(), within.inside) as run:
             yield run
         return
     with Sender() as sender, sender.run(describe(), sender.ancestors, below) as run:
@@ -199,7 +199,9 @@ class Sender:
                     raise TimeoutError(f"some were not sent within {CLOSE_SECONDS:.0f} s")
 
     @contextmanager
-    def run(self, job: Job, ancestors: Ancestors | None, below: Callable[[str], Job | None]) -> Generator[Run]:
+    def run(
+        self, job: Job, ancestors: Ancestors | None, below: Callable[[str], Job | None] = lambda _: None
+    ) -> Generator[Run]:
         """Send the start of a run, and its end after the block."""
         run = self._begin(job, ancestors)
         self._send("START", run, job)

@@ -218,6 +218,7 @@ def _(result: PipelineReport) -> Html:
         graph({dataset.name: dataset.reads for dataset in result.datasets}, colors),
         table(headers, rows),
         bars({dataset.name: dataset.seconds for dataset in result.datasets}, "s", colors),
+        table(("change that was read once", "datasets"), result.shared.items()),
     )
 
 
@@ -270,6 +271,11 @@ def view(name: str, query: str, status: Status, reports: Sequence[Report]) -> Ht
     last = reports[-CHARTED_EPOCHS:]
     seconds = {f"{report.generation}.{report.epoch} {report.verdict}": report.seconds for report in last}
     return block(_title(f"view {name}"), element("pre", query), render(status), history(last), bars(seconds, "s"))
+
+
+def warehouse(root: str, sentences: Sequence[str]) -> Html:
+    """Return a warehouse with a sentence for each of its views."""
+    return block(_title(f"warehouse {root}"), _items(sentences))
 
 
 def _why(dataset: DatasetResult) -> str:
