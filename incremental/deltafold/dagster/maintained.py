@@ -312,11 +312,6 @@ def landing_assets(
     """
     translator = translator or DeltafoldTranslator()
     folder = _folder(pipelines)
-    pipelines_of_folder = (
-        [each for each in catalogue.survey_pipelines(folder).values() if isinstance(each, Pipeline)]
-        if skip_invalid
-        else _load(folder, select, exclude)
-    )
     return [
         landing_step(
             pipeline,
@@ -326,7 +321,7 @@ def landing_assets(
             backfill_policy=backfill_policy,
             resource_key=resource_key,
         )
-        for pipeline in pipelines_of_folder
+        for pipeline in _load(folder, select, exclude, skip_invalid=skip_invalid)
         for source in pipeline.landed
     ]
 
@@ -406,9 +401,13 @@ def _folder(pipelines: str | Path | None) -> Path:
     return Path(pipelines).absolute() if pipelines is not None else catalogue.pipelines_folder()
 
 
-def _load(folder: Path, select: str | Sequence[str] | None, exclude: str | Sequence[str]) -> list[Pipeline]:
+def _load(
+    folder: Path, select: str | Sequence[str] | None, exclude: str | Sequence[str], *, skip_invalid: bool = False
+) -> list[Pipeline]:
     """Return the selected pipelines of a folder, each before its readers."""
     surveyed = catalogue.survey_pipelines(folder)
+    if skip_invalid:
+        surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     names = tuple(surveyed)
     if select or exclude:
         names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))

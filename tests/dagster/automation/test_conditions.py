@@ -92,12 +92,14 @@ def test_a_dataset_over_days_follows_each_without_waiting_for_all(
     asked = dg.AssetSpec(VIEW, automation_condition=condition)
     view = df.maintained_view(asked, "SELECT count(*) AS n FROM orders", sources=sources, warehouse="warehouse")
     defined = dg.Definitions(assets=[orders, view], resources={"deltafold": Pretended()})
-    cursor, counted, now = None, 0, datetime(2026, 11, 29, 6, tzinfo=UTC)
+    start = datetime(2026, 11, 29, 6, tzinfo=UTC)
+    cursor = None
+    counted = 0
     for minute in range(5):
         if minute in (1, 3):
             instance.report_runless_asset_event(dg.AssetMaterialization(TABLE, partition=f"2026-11-2{minute}"))
         evaluated = dg.evaluate_automation_conditions(
-            defined, instance, evaluation_time=now + timedelta(minutes=minute), cursor=cursor
+            defined, instance, evaluation_time=start + timedelta(minutes=minute), cursor=cursor
         )
         cursor = evaluated.cursor
         if evaluated.get_num_requested(VIEW):
