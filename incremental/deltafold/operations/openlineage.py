@@ -337,7 +337,7 @@ def _output(event: Any, facets: Any, job: Job, output: Output, report: Report | 
     address = output.address()
     symlinks = facets.symlinks_dataset
     table_namespace, table = name_dataset(address.path)
-    links = [symlinks.Identifier(namespace=table_namespace, name=table, type="TABLE")]
+    links = [symlinks.Identifier(namespace=table_namespace, name=table, type="LOCATION")]
     if address.publish_as:
         links.append(symlinks.Identifier(namespace="spark", name=address.publish_as, type="TABLE"))
     shown["symlinks"] = symlinks.SymlinksDatasetFacet(identifiers=links)
