@@ -36,7 +36,7 @@ SPARK = (
     "session",
     "session_settings",
 )
-SET_UP = {*(f"spark.{name}" for name in SPARK), "operations.metrics"}
+SET_UP = {*(f"spark.{name}" for name in SPARK), "display", "operations.metrics"}
 # test_remote_warehouse.py stops at each of their acts
 AT_A_URI = {f"lake.remote.{name}" for name in ("lease", "objects", "remote_path")}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
