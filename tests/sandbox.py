@@ -27,6 +27,7 @@ from deltafold.lake.log import whole_files
 from deltafold.lake.memory.table import MemoryLake, MemoryTable
 from deltafold.lake.protocol import Lake, Table
 from deltafold.spark import catalyst
+from deltafold.store.snapshot import answer_table
 from tests.local_rows import local
 from tests.properties.comparing import copies_values, difference, types
 
@@ -239,6 +240,13 @@ class MemorySandbox(Sandbox):
 def sandbox_of(spark: SparkSession, folder: Path, lake: Lake) -> Sandbox:
     """Return a sandbox over existing tables of a lake."""
     return MemorySandbox(spark, folder, lake) if isinstance(lake, MemoryLake) else DeltaSandbox(spark, folder)
+
+
+def maintained_path(view: View) -> str:
+    """The path of the table that a refresh changes, which readers of a plain table never see."""
+    entry = view.store.journal.last_complete()
+    assert entry is not None
+    return view.store.table(entry.intent.generation, answer_table(view.name, entry)).path
 
 
 def checked(view: View, **options: Any) -> Report:

@@ -17,6 +17,7 @@ from deltafold.pipelines import catalogue
 from tests.dagster import sales
 from tests.dagster.shown import located
 from tests.night import night
+from tests.sandbox import maintained_path
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -240,7 +241,7 @@ def test_a_view_that_is_not_equal_fails_its_check_and_blocks(
 ) -> None:
     sales.drop(bench.pipeline, "2013-01-01", [(1, "a", 5)])
     assert bench.run("update", partition_key="2013-01-01").success
-    spark.sql(f"UPDATE delta.`{bench.view().path}` SET total = 6")
+    spark.sql(f"UPDATE delta.`{maintained_path(bench.view())}` SET total = 6")
     assert not bench.run("refresh").success  # it is refused
     monkeypatch.setattr("deltafold.refresh.refresh.check_tables", lambda *_: None)
     result = bench.run("refresh")

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.night import night
+from tests.sandbox import maintained_path
 from tests.soak.run import Soak
 from tests.soak.soak_sandbox import SoakSandbox
 
@@ -22,7 +23,7 @@ def test_a_short_soak(spark: SparkSession, tmp_path: Path, capsys: pytest.Captur
     tally = soak.run(OPERATIONS)
     assert not tally.faults, tally.faults
     assert tally.kills and tally.refreshes and tally.comparisons > OPERATIONS / 2
-    spark.sql(f"delete from delta.`{world.view('totals').path}` where k = 1")
+    spark.sql(f"delete from delta.`{maintained_path(world.view('totals'))}` where k = 1")
     world.sql("insert into {orders} (id, k, v) values (1, 2, 3)")
     assert soak.run(0).faults
     assert f"seed {SEED}; the last operations:" in capsys.readouterr().out
