@@ -13,7 +13,7 @@ import pytest
 
 from deltafold import display
 from deltafold.algebra.program import NodeRule
-from deltafold.algebra.results.html import Explanation, bars, graph, render, table, view
+from deltafold.algebra.results.html import Explanation, bars, graph, render, table, view, warehouse
 from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
 from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Lag, Size, Status, TableUpkeep, Upkeep
@@ -87,6 +87,12 @@ def test_a_view_charts_its_last_refreshes() -> None:
     html = view(EVIL, EVIL, STATUS, [replace(REPORT, epoch=epoch) for epoch in range(1, 31)])
     assert html.count("<rect") == 20 and "1.30 applied" in html and "1.10 applied" not in html
     assert "<script" not in html
+
+
+def test_a_warehouse_has_a_line_for_each_view() -> None:
+    html = warehouse(EVIL, [STATUS.sentence, "v: never refreshed"])
+    assert html.count("<li>") == 2 and "v: never refreshed" in html and "<script" not in html
+    assert not warehouse("w", []).count("<ul")
 
 
 class Shell:
