@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.algebra.errors import DeltafoldWarning, UsageError
+from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, UsageError
 from deltafold.algebra.tuning import MB
 from deltafold.api import Files, View, Warehouse
 from deltafold.store.plain_answer import PLAIN
@@ -131,12 +131,43 @@ def test_a_view_above_and_a_change_in_chunks(sandbox: Sandbox) -> None:
     is_published(above)
 
 
+def test_readers_stay_at_the_plain_table_until_the_next_epoch_is_published(sandbox: Sandbox) -> None:
+    """Protects from a path that changes while an epoch is published, or after a crash, to a table they cannot read."""
+    sandbox.source("t", SCHEMA, [(1, 1)])
+    view = sandbox.view(GROUPED, publish="plain")
+    view.refresh()
+    pointer = folder_of(view) / "current.json"
+    path, pointed = view.path, pointer.read_text()
+    sandbox.sql("insert into {t} values (2, 3)")
+    view.refresh()
+    pointer.write_text(pointed)  # as if a crash had prevented what follows the end of the epoch
+    assert view.path == path and view.address.plain and view.address.epoch == 1
+    assert view.status().path == path and view.verify().ok
+    assert view.refresh().verdict == "nothing to do"
+    is_published(view)
+    assert view.address.epoch == 2
+
+
+def test_a_view_whose_table_is_gone_can_be_rebuilt(sandbox: Sandbox) -> None:
+    """Protects from a rebuild that first publishes the answer that is damaged, and fails with the advice to rebuild."""
+    sandbox.source("t", SCHEMA, [(1, 1)])
+    view = sandbox.view(GROUPED, publish="plain")
+    view.refresh()
+    sandbox.remove("warehouse/views/v/g1")
+    sandbox.remove(f"warehouse/views/v/{PLAIN}")
+    with pytest.raises(DeltafoldError):
+        view.refresh()
+    view.rebuild()
+    is_published(view)
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
         ({"publish": "slow"}, r"unknown publication 'slow'. Use auto, plain, fast or table"),
         ({"publish": "fast", "cluster_by": ["k"]}, r"view v: table_properties and cluster_by are of the plain table"),
         ({"table_properties": {"delta.enableDeletionVectors": "true"}}, r"is set by Deltafold. Leave it out"),
+        ({"table_properties": {"delta.appendOnly": "true"}}, r"delta.appendOnly is set by Deltafold. Leave it out"),
         ({"table_properties": {"deltafold.form": "x"}}, r"deltafold.form is set by Deltafold"),
         ({"table_properties": {"owner": "x"}}, r"owner is reserved by Spark. Choose another name"),
         ({"cluster_by": "day"}, r"view v: cluster_by: the answer has no column day. Name one that it has"),
@@ -191,6 +222,33 @@ def test_on_delta_it_has_no_feature_that_it_does_not_need(delta: DeltaSandbox) -
     view.refresh()
     delta.view(BAG, publish="plain", on_change="rebuild").refresh()
     assert view.warehouse.view("v", BAG).answer().count() == delta.spark.read.format("delta").load(view.path).count()
+
+
+def test_what_others_do_to_its_schema_and_another_current_catalog_do_no_harm(delta: DeltaSandbox) -> None:
+    """Protects from a column or deletion vectors that stay, and from a table that is made in another catalog."""
+    catalog = "spark.sql.catalog.elsewhere"
+    for key, value in {
+        catalog: "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+        f"{catalog}.url": "jdbc:derby:memory:elsewhere;create=true",
+        f"{catalog}.driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+    }.items():
+        delta.spark.conf.set(key, value)
+    delta.source("t", SCHEMA, [(1, 1), (2, 3)])
+    view = delta.view(GROUPED, publish="plain")
+    delta.spark.sql("use elsewhere")
+    try:
+        view.refresh()
+    finally:
+        delta.spark.sql("use spark_catalog")
+    is_published(view)
+    delta.spark.sql(f"alter table delta.`{view.path}` add column x int")
+    delta.spark.sql(f"alter table delta.`{view.path}` set tblproperties (delta.enableDeletionVectors = true)")
+    delta.sql("insert into {t} values (2, 1)")
+    view.refresh()
+    assert published(view) == Counter(tuple(row) for row in view.answer().collect())
+    delta.sql("insert into {t} values (2, 1)")
+    view.refresh()
+    assert len(actions(view, "metaData")) == 4  # created, changed twice by others, and once by us
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Literal
 Publish = Literal["auto", "plain", "fast", "table"]
 """Whether the answer is published as a plain table, too: while it is small, always, never; `table`: as `auto`, and the
 maintained answer is not stored in the columns of a state."""
-OUR_PROPERTIES = {"delta.enabledeletionvectors", "delta.columnmapping.mode"}
+OUR_PROPERTIES = {"delta.appendonly", "delta.columnmapping.mode", "delta.enabledeletionvectors"}
 OUR_PREFIX = "deltafold."
 OF_SPARK = {"comment", "external", "is_managed_location", "location", "owner", "provider"}
 

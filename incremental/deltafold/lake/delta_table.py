@@ -263,12 +263,12 @@ class DeltaTable:
         # what once needed a mapping keeps it: Delta does not take its feature from a table
         mapped = needs_mapping(rows.columns) or (self.version() is not None and self.is_mapped())
         form = form_digest(rows.schema, options, mapped=mapped)
-        if self.version() is not None and self._property(FORM) == form:
+        if self.version() is not None and self._property(FORM) == form and self._is_as_published(rows.schema):
             self.replace_where(rows, ALL, metadata, None)
             return
         mapping = {NAME_MAPPING[0]: NAME_MAPPING[1] if mapped else "none"}
         properties = {**PLAIN_TABLE, **CHECKPOINTS, **mapping, **dict(options.properties), FORM: form}
-        clauses = [f"delta.{quoted(self.path)} USING delta"]
+        clauses = [f"spark_catalog.delta.{quoted(self.path)} USING delta"]  # whatever the current catalog is
         if options.cluster_by:
             clauses.append(f"CLUSTER BY ({', '.join(map(quoted, options.cluster_by))})")
         if options.comment:
@@ -284,6 +284,13 @@ class DeltaTable:
         if named is None:
             return ("columnMapping",) if int(protocol.minReaderVersion()) > 1 else ()
         return tuple(sorted(map(str, catalyst.sequence(named.toSeq()))))
+
+    def _is_as_published(self, schema: StructType) -> bool:
+        """Return whether nobody else gave the table other columns, or deletion vectors."""
+        ours, now = (
+            [(field.name, field.dataType.simpleString()) for field in fields] for fields in (schema, self.schema())
+        )
+        return ours == now and self._property("delta.enableDeletionVectors") == "false"
 
     def _property(self, name: str) -> str | None:
         value = catalyst.option(self._latest().metadata().configuration().get(name))

@@ -174,7 +174,7 @@ class Refresh:
 
     def _begin(self, progress: Progress | None, *, rebuild: bool = False, chunk_bytes: int | None = None) -> Course:
         """Point readers to the answer, and finish what was begun."""
-        self._pointer.begin()
+        self._pointer.begin(rebuild=rebuild)
         history = self._store.journal.history()
         course = Course(history=history, goal=Goal(rebuild=rebuild), progress=progress, chunk_bytes=chunk_bytes)
         try:
@@ -201,7 +201,9 @@ class Refresh:
         """Rebuild the view, which cannot go on from its last epoch; raises the error where that was not asked for."""
         if self._on_lost != REBUILD or course.rebuilds:
             targets = None if course.versions is None else course.versions.targets
-            raise (self.inputs.find_damage(targets) or error) from error
+            if damage := self.inputs.find_damage(targets):
+                raise damage from error
+            raise error
         course.history = self._store.journal.history(course.history)
         course.goal, course.lost, course.failed = Goal(rebuild=True), error, None
 

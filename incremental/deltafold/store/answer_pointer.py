@@ -59,14 +59,15 @@ class AnswerPointer:
         self._plain = PlainAnswer(store)
         self._sql_query: str | None = None  # the query of our SQL view, None if there is none
 
-    def begin(self) -> None:
+    def begin(self, *, rebuild: bool = False) -> None:
         """Check that the SQL name is free or ours, then point readers, in case a crash prevented that before.
 
-        Raises CatalogError.
+        rebuild: leave readers where they are, since the last epoch's table may be what is damaged. Raises CatalogError.
         """
         if self._store.publish_as:
             self._sql_query = self._read_query(self._store.publish_as)
-        self.point()
+        if not rebuild:
+            self.point()
 
     def point(self) -> None:
         """Point readers to the last finished epoch's table; writes nothing if they are pointed there already."""
@@ -77,6 +78,8 @@ class AnswerPointer:
         if before is not None and before.publish_as and not is_same_name(before.publish_as, address.publish_as):
             self._drop_sql_view(before.publish_as)
             self._sql_query = self._read_query(address.publish_as) if address.publish_as else None
+        if address.publish_as and before is not None and before.plain and before.columns != address.columns:
+            self._write_sql_view(address, address.publish_as)  # the plain table is to lose columns that it selects
         address = self._plain.publish(address, before)
         if before != address:
             since = before.since if before is not None and _is_same_table(before, address) else now()
@@ -167,6 +170,8 @@ def find_address(folder: Place, view: str, publish_as: str | None = None) -> Add
         return address
     if written.is_of(address.generation, address.epoch):
         return address.follow(written)
+    if written.plain:  # an epoch is being published, or a crash prevented that: readers stay where they are
+        return replace(written, path=str(folder.resolve() / written.table), publish_as=publish_as)
     return replace(address, since=written.since) if _is_same_table(written, address) else address
 
 
