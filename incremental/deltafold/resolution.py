@@ -31,6 +31,7 @@ from deltafold.algebra.monoids.declared import MARK, DeclaredMonoid
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.recipe import Recipe
 from deltafold.algebra.results.address import SqlNames
+from deltafold.algebra.results.notes import ReadAsItIs
 from deltafold.algebra.results.report import Report
 from deltafold.compilation import Compilation, Sources
 from deltafold.dataflow.publish import COPY
@@ -369,8 +370,13 @@ class ResolvedView:
         if entry is None:
             raise StateError(f"view {self.view.name}: it was never refreshed. Refresh it, too.")
         final = self.compilation.mode_policy.of(entry.intent.mode).tables[-1]
-        report = unchanged_report(self.view.name, entry, entry.intent.sources)
-        report = replace(report, sentence=f"{self.view.name}: read as it is, at epoch {entry.intent.epoch}")
+        consumed = base_versions(entry.intent.sources)
+        missed = {
+            path: run.targets[place]
+            for path, place in self.inputs.places.items()
+            if place in run.targets and consumed.get(path) != run.targets[place]
+        }
+        report = unchanged_report(self.view.name, entry, entry.intent.sources, ReadAsItIs(missed=missed))
         run.done[store.folder.resolve()] = UpstreamState(entry, final, report)
         return report
 

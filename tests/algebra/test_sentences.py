@@ -19,6 +19,7 @@ from deltafold.algebra.results.notes import (
     ModeChosen,
     Note,
     NotIncremental,
+    ReadAsItIs,
     Rebucketed,
     Redefined,
     RolledBack,
@@ -68,6 +69,12 @@ SUBJECTS: list[tuple[Note, EpochVerdict, str]] = [
         + LOOPS,
     ),
     (EarlierEpoch(), "nothing to do", "epoch 3 is at the requested versions"),
+    (ReadAsItIs(missed={}), "nothing to do", "read as it is, at epoch 3"),
+    (
+        ReadAsItIs(missed={"t": 4, "low/d": 1}),
+        "nothing to do",
+        "read as it is, at epoch 3, not at version 4 of source t, version 1 of source low/d",
+    ),
     (EpochTakenBack(), "taken back", "epoch 3 taken back, as it failed: the view is as before it"),
     (
         RolledBack(epoch=7, generation=1),

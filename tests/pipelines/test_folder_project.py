@@ -65,9 +65,15 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
     (home / "data" / "orders" / "b.csv").write_text("id,shop,amount\n4,x,9\n5,x,0\n")
     result = call("run", "shop", "--select", "tag:nightly unpaid")
     assert result.exit_code == 0, result.output
+    assert "paid: read as it is, at epoch 1, not at version 1 of source orders\n" in result.stdout
+    assert "2 nothing to do, 1 read as it is; " in result.stdout
+    assert "; not at the versions of this run, with what reads them: paid; " in result.stdout
+    assert "all at one version" not in result.stdout
     assert rows(spark, in_memory, home, "by_shop") == [("x", 5, 1), ("y", 7, 1)]  # paid is as it was
     assert rows(spark, in_memory, home, "unpaid") == [(2,)]
     assert call("run", "shop", "-s", "+best", "--no-land").exit_code == 0
+    shown = call("run", "shop", "-s", "best", "--no-land").stdout
+    assert "by_shop: read as it is, at epoch 2\n" in shown and "; all at one version of 1 source; " in shown
     assert rows(spark, in_memory, home, "best") == [(14,)]
     shown = call("dry-run", "shop", "--select", "paid+1").stdout.splitlines()
     assert [line.partition(":")[0] for line in shown] == ["paid", "by_shop", "selected"]

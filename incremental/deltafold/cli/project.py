@@ -116,7 +116,9 @@ def render_pipeline(report: PipelineReport) -> str:
     lines = [_line(dataset) for dataset in report.datasets]
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     summary = f"{format_count(len(report.datasets), 'dataset')}: {counts}; {report.jobs:,} jobs, {report.seconds:.1f} s"
-    if report.versions:
+    if report.behind:
+        summary += f"; not at the versions of this run, with what reads them: {', '.join(report.behind)}"
+    elif report.versions and report.ok:
         summary += f"; all at one version of {format_count(len(report.versions), 'source')}"
     if report.shared:
         summary += f"; the changes of {format_count(len(report.shared), 'source')} read once for several datasets"

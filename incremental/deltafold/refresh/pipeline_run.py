@@ -22,7 +22,7 @@ from threading import RLock
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import LostSparkError, QueryError
-from deltafold.algebra.results.pipeline_report import FAILED, REFRESHED, SKIPPED, DatasetResult, PipelineReport
+from deltafold.algebra.results.pipeline_report import FAILED, KEPT, REFRESHED, SKIPPED, DatasetResult, PipelineReport
 from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.remote.remote_path import Place
@@ -165,7 +165,7 @@ def _refresh(
                 state.targets[place] = version
             seconds = time.monotonic() - start
             if isinstance(done, Report):
-                outcome = NOTHING_TO_DO if done.verdict == NOTHING_TO_DO else REFRESHED
+                outcome = KEPT if done.kept else REFRESHED if done.has_effect else NOTHING_TO_DO
                 result = replace(result, outcome=outcome, report=done, seconds=seconds)
             else:
                 outcome = REFRESHED if done else NOTHING_TO_DO

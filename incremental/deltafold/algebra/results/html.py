@@ -14,11 +14,17 @@ from typing import Any
 
 from deltafold.algebra.program import NodeRule
 from deltafold.algebra.results.formats import format_bytes
-from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
+from deltafold.algebra.results.pipeline_report import DatasetResult, Outcome, PipelineReport
 from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Status, Upkeep
 
-COLORS = {"refreshed": "#4c72b0", "nothing to do": "#a0a0a0", "failed": "#c44e52", "skipped": "#dd8452"}
+COLORS: dict[Outcome, str] = {
+    "refreshed": "#4c72b0",
+    "nothing to do": "#a0a0a0",
+    "read as it is": "#ccb974",
+    "failed": "#c44e52",
+    "skipped": "#dd8452",
+}
 """The colour of a dataset by the outcome of its refresh."""
 BAR = "#4c72b0"
 BARS_WIDTH, LABEL_WIDTH, BAR_HEIGHT = 560, 180, 18  # pixels

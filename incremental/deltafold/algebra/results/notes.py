@@ -52,6 +52,17 @@ class EarlierEpoch:
     kind: str = field(default="earlier", init=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadAsItIs:
+    """A pipeline did not refresh the view, which was not selected, and gave its readers the epoch of the report.
+
+    missed: the base sources of which the epoch has another version than the run, which is given, by their paths.
+    """
+
+    missed: dict[str, int]
+    kind: str = field(default="as it is", init=False)
+
+
 @dataclass(frozen=True)
 class EpochTakenBack:
     """An epoch failed by itself, and its tables were restored."""
@@ -139,6 +150,7 @@ Subject = (
     | SourcesUnchanged
     | ViewUnaffected
     | EarlierEpoch
+    | ReadAsItIs
     | EpochTakenBack
     | RolledBack
     | Rebucketed

@@ -8,11 +8,12 @@ from typing import Any, Final, Literal, cast
 
 from deltafold.algebra.results.report import NOTHING_TO_DO, Json, Report
 
-Outcome = Literal["refreshed", "nothing to do", "failed", "skipped"]
+Outcome = Literal["refreshed", "nothing to do", "read as it is", "failed", "skipped"]
 REFRESHED: Final = "refreshed"
+KEPT: Final = "read as it is"
 FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
-OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, FAILED, SKIPPED
+OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, KEPT, FAILED, SKIPPED
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,8 +45,13 @@ class DatasetResult(Json):
 
     @property
     def ok(self) -> bool:
-        """Whether the dataset is at the versions of the run."""
+        """Whether what reads the dataset can be refreshed."""
         return self.outcome not in (FAILED, SKIPPED)
+
+    @property
+    def missed(self) -> dict[str, int]:
+        """The version in the run of each base source of which a dataset that was read as it is has another one."""
+        return {} if self.report is None or self.report.kept is None else self.report.kept.missed
 
     @property
     def sentence(self) -> str:
@@ -64,8 +70,8 @@ class PipelineReport(Json):
     """One refresh of a pipeline.
 
     datasets: each after those that it reads; versions: the version of each source, by the location of its table, that
-    all of them were refreshed to; shared: likewise, how often a change was used that was read once; seconds: wall
-    clock.
+    they were refreshed to, except those that are `behind` and what reads them; shared: likewise, how often a change was
+    used that was read once; seconds: wall clock.
     """
 
     datasets: tuple[DatasetResult, ...]
@@ -88,8 +94,13 @@ class PipelineReport(Json):
 
     @property
     def ok(self) -> bool:
-        """Whether all datasets are at the versions of the run."""
+        """Whether no dataset failed or was skipped."""
         return all(dataset.ok for dataset in self.datasets)
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The datasets that were read as they are, and are not at the versions of the run."""
+        return tuple(dataset.name for dataset in self.datasets if dataset.missed)
 
     @property
     def counts(self) -> dict[Outcome, int]:

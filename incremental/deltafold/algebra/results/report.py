@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, cast
 
-from deltafold.algebra.results.notes import Note, read_notes
+from deltafold.algebra.results.notes import Note, ReadAsItIs, read_notes
 from deltafold.algebra.results.sentences import sentence_of, sentence_of_verification
 
 VIEW_MARK = "view "  # before the name of a source that is a view, among `Report.versions`: no source's name has a space
@@ -126,6 +126,11 @@ class Report(Json):
     def has_effect(self) -> bool:
         """Whether the view is at another epoch than before."""
         return self.verdict != NOTHING_TO_DO
+
+    @property
+    def kept(self) -> ReadAsItIs | None:
+        """How the view stands if a pipeline read it as it is; None if it was refreshed."""
+        return next((note for note in self.notes if isinstance(note, ReadAsItIs)), None)
 
     @property
     def table_versions(self) -> dict[str, int]:

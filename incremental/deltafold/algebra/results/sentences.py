@@ -18,6 +18,7 @@ from deltafold.algebra.results.notes import (
     ModeChosen,
     Note,
     NotIncremental,
+    ReadAsItIs,
     Rebucketed,
     Redefined,
     RolledBack,
@@ -94,7 +95,7 @@ def _words(report: Report, note: Note) -> str:
     """Return the part of a sentence that is a note; additions begin with what separates them."""
     match note:
         case FilesGone(versions=versions):
-            missing = ", ".join(f"version {version} of source {source}" for source, version in versions.items())
+            missing = _name_versions(versions)
             return f"; files of {missing} are gone: a refresh that reads them is refused until the view is rebuilt"
         case NotIncremental(node=node):
             return f" ({node} cannot be maintained incrementally: see explain)"
@@ -126,6 +127,8 @@ def _subject_words(report: Report, note: Subject) -> str:
             return f"no change: {because} (still at {epoch}), {_cost(report)}{_rounds(report)}"
         case EarlierEpoch():
             return f"{epoch} is at the requested versions"
+        case ReadAsItIs(missed=missed):
+            return f"read as it is, at {epoch}" + (f", not at {_name_versions(missed)}" if missed else "")
         case EpochTakenBack():
             return f"{epoch} {report.verdict}, as it failed: the view is as before it"
         case RolledBack(epoch=number, generation=generation):
@@ -135,6 +138,10 @@ def _subject_words(report: Report, note: Subject) -> str:
         case Branched(view=view, epoch=number):
             return f"branched from epoch {number} of view {view}"
     assert_never(note)
+
+
+def _name_versions(versions: Mapping[str, int]) -> str:
+    return ", ".join(f"version {version} of source {source}" for source, version in versions.items())
 
 
 def _work(report: Report) -> str:
