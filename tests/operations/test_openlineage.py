@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 
 from deltafold.algebra.errors import DeltafoldWarning, EvaluationError
-from deltafold.operations.openlineage import is_configured, name_dataset
+from deltafold.algebra.results.report import Report
+from deltafold.operations.openlineage import Job, is_configured, name_dataset, open_run
 from tests.sandbox import MemorySandbox
 
 Events = Callable[[], list[dict[str, Any]]]
@@ -216,3 +217,27 @@ def test_what_cannot_be_sent_is_one_warning(
         assert sandbox.warehouse.refresh().ok
     (warning,) = [str(each.message) for each in caught if each.category is DeltafoldWarning]
     assert warning.startswith("OpenLineage: the events of this refresh are not sent: ") and cause in warning
+
+
+@pytest.mark.parametrize("broken", ["openlineage.client", "openlineage.client.uuid", "job below"])
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_no_event_fails_a_refresh(
+    events: Events, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, action: Any, broken: str
+) -> None:
+    """Not even where warnings are errors, which is logged instead."""
+
+    def find_job(view: str) -> Job:
+        raise OSError(f"{view} is unknown")
+
+    if broken != "job below":
+        monkeypatch.setitem(sys.modules, broken, None)
+    below = Report(view="low", epoch=1, generation=1, verdict="applied", finished="2026-11-29T10:00:00+00:00")
+    report = Report(view="top", epoch=1, generation=1, verdict="applied", below=(below,))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        with open_run(lambda: Job(name="shop"), below=find_job) as run:
+            run.report = report
+    told = [str(each.message) for each in caught if each.category is DeltafoldWarning]
+    (message,) = told if action == "always" else caplog.messages
+    assert message.startswith("OpenLineage: the events of this refresh are not sent: ")
+    assert ("low is unknown" if broken == "job below" else "is not installed") in message

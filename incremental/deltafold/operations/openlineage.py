@@ -15,11 +15,13 @@ openlineage.yml in the current folder or in ~/.openlineage. Its client (the extr
 | parent | the run of the pipeline, or of the view that refreshed this one first, or else $OPENLINEAGE_PARENT_ID |
 | | (`namespace/job/run`); root likewise, by $OPENLINEAGE_ROOT_PARENT_ID: schedulers set both |
 
-No event makes a refresh fail: what cannot be sent is one warning for each refresh, of a view or of a pipeline.
+No event makes a refresh fail: what cannot be sent is one warning for each refresh, of a view or of a pipeline; a
+line of the log where warnings are errors.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -37,6 +39,7 @@ from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.algebra.results.report import NOTHING_TO_DO, Report
 from deltafold.algebra.secrets import mask_secrets
 from deltafold.lake.remote.remote_path import Place
+from deltafold.telemetry import log
 
 DISABLED, CONFIG, URL = "OPENLINEAGE_DISABLED", "OPENLINEAGE_CONFIG", "OPENLINEAGE_URL"
 TRANSPORT = "OPENLINEAGE__TRANSPORT"
@@ -210,15 +213,19 @@ class Sender:
         except BaseException as error:
             self._send("FAIL" if isinstance(error, Exception) else "ABORT", run, job, fault=message_of(error))
             raise
-        for each in _find_changed(run.report):
-            if (other := below(each.view)) is not None:
-                self._send_finished(each, self._begin(other, run.inside), other)
+        with self._warning():
+            for each in _find_changed(run.report):
+                if (other := below(each.view)) is not None:
+                    self._send_finished(each, self._begin(other, run.inside), other)
         fault = _fault(run.report)
         self._send("FAIL" if fault else "COMPLETE", run, job, fault=fault)
 
     def _begin(self, job: Job, ancestors: Ancestors | None) -> Run:
         namespace = os.environ.get(NAMESPACE) or "deltafold"
-        number = "" if self._failed else str(import_module("openlineage.client.uuid").generate_new_uuid())
+        number = ""
+        with self._turn, self._warning():
+            if not self._failed:
+                number = str(import_module("openlineage.client.uuid").generate_new_uuid())
         return Run(RunName(namespace, job.name, number), self, ancestors)
 
     def _send_finished(self, report: Report, run: Run, job: Job) -> None:
@@ -248,7 +255,10 @@ class Sender:
         if not self._failed:
             self._failed = True
             message = f"OpenLineage: the events of this refresh are not sent: {cause}. {fix}, or set {DISABLED}=true."
-            warnings.warn(message, DeltafoldWarning, stacklevel=2)
+            try:
+                warnings.warn(message, DeltafoldWarning, stacklevel=2)
+            except DeltafoldWarning:  # where warnings are errors
+                log(logging.WARNING, message, {})
 
 
 def _find_changed(report: Report | PipelineReport | None) -> list[Report]:
