@@ -355,7 +355,9 @@ class ResolvedView:
     def refresh_within(self, run: RunState, progress: Progress | None, *, rebuild: bool) -> Report:
         """Refresh the view as a part of a pipeline."""
         with self.watch() as own:
-            own.report = report = self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
+            report = self.refresh.run_within(run.targets, run.done, progress, run.changes, rebuild=rebuild)
+            read = [run.done[folder].report for folder in self.inputs.read_views if folder in run.done]
+            own.report = replace(report, below=tuple(read))  # whose epochs are the versions of the inputs
             return report
 
     def fail_within(self, run: RunState, progress: Progress | None, *, fault: Exception) -> Report:
