@@ -10,10 +10,13 @@ import dagster as dg
 import pytest
 
 from deltafold.algebra.results.report import Description, StateDescription
+from deltafold.dagster import DeltafoldTranslator, landing_assets, pipeline_jobs, pipeline_steps
+from deltafold.dagster.resources import SparkResource
 from deltafold.pipelines import catalogue, descriptions
 from tests.dagster import sales
 from tests.dagster.shown import located
 from tests.dagster.web.server import PROJECT
+from tests.pipelines.declared import MINIMAL, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
@@ -90,6 +93,45 @@ def test_a_pipeline_that_is_not_declared_well_says_so_and_leaves_the_others_alon
     assert failed.step_failure_data.user_failure_data is not None
     assert failed.step_failure_data.user_failure_data.description == str(found[name])
     assert dg.AssetKey("sales") in defined.resolve_asset_graph().get_all_asset_keys()
+
+
+@pytest.mark.parametrize("line", ["group: data-team", "owners: [ada@localhost]", "owners: [ada@firm.technology]"])
+def test_an_attribute_that_dagster_rejects_is_an_error_of_its_declaration(tmp_path: Path, line: str) -> None:
+    sound = sales.declare(tmp_path)
+    write(tmp_path, "other", f"{line}\n{MINIMAL}")
+    value = line.split(": ")[1].strip("[]")
+    defined = located(sound)
+    shown = defined.resolve_assets_def(dg.AssetKey("other")).specs_by_key[dg.AssetKey("other")].description
+    assert shown is not None
+    assert f"{value!r} is not a" in shown
+    assert dg.AssetKey("sales") in defined.resolve_asset_graph().get_all_asset_keys()
+
+
+class Rejected(DeltafoldTranslator):
+    def get_asset_spec(self, pipeline: catalogue.Pipeline) -> dg.AssetSpec:
+        owners = ["nobody"] if pipeline.name == "sales" else []
+        return super().get_asset_spec(pipeline).replace_attributes(owners=owners)
+
+    def get_landing_spec(self, pipeline: catalogue.Pipeline, source: str) -> dg.AssetSpec:
+        return super().get_landing_spec(pipeline, source).replace_attributes(group_name="data-team")
+
+
+def test_an_asset_that_dagster_rejects_leaves_the_others_alone(tmp_path: Path) -> None:
+    sales.declare(tmp_path)
+    write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
+    steps = pipeline_steps(tmp_path, translator=Rejected())
+    landings = landing_assets(tmp_path, translator=Rejected(), skip_invalid=True)
+    defined = dg.Definitions(
+        assets=[*landings, *steps], jobs=pipeline_jobs(*steps), resources={"deltafold": SparkResource()}
+    )
+    graph = defined.resolve_asset_graph()
+    assert graph.get(dg.AssetKey("top")).parent_keys == {dg.AssetKey("sales")}
+    for key, why in (("sales", "Invalid owner 'nobody'"), ("sales/landed/sales", '"data-team" is not a valid')):
+        shown = graph.get(dg.AssetKey.from_user_string(key)).description
+        assert shown is not None
+        assert why in shown
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="data-team"):
+        landing_assets(tmp_path, translator=Rejected())
 
 
 def test_a_description_gives_columns_until_the_query_changes_and_no_assets(tmp_path: Path) -> None:

@@ -93,10 +93,28 @@ class RefreshConfig(dg.Config):
 
 def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *, checked: bool) -> list[Dataset]:
     """Return the datasets of pipelines; readers of one refer to the key that its spec has."""
-    specs = {pipeline.name: translator.get_asset_spec(pipeline) for pipeline in pipelines}
-    changed = {translator.get_asset_key(pipeline): specs[pipeline.name].key for pipeline in pipelines}
     datasets: list[Dataset] = []
+    for dataset in survey_datasets(pipelines, translator, checked=checked).values():
+        if isinstance(dataset, dg.DagsterInvalidDefinitionError):
+            raise dataset
+        datasets.append(dataset)
+    return datasets
+
+
+def survey_datasets(
+    pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *, checked: bool
+) -> Mapping[str, Dataset | dg.DagsterInvalidDefinitionError]:
+    """Return the datasets of pipelines by name, as `translate` does; of one whose asset Dagster rejects, the error."""
+    specs: dict[str, dg.AssetSpec] = {}
+    surveyed: dict[str, Dataset | dg.DagsterInvalidDefinitionError] = {}
     for pipeline in pipelines:
+        try:
+            specs[pipeline.name] = translator.get_asset_spec(pipeline)
+        except dg.DagsterInvalidDefinitionError as error:
+            surveyed[pipeline.name] = error
+    accepted = [pipeline for pipeline in pipelines if pipeline.name in specs]
+    changed = {translator.get_asset_key(pipeline): specs[pipeline.name].key for pipeline in accepted}
+    for pipeline in accepted:
         spec = specs[pipeline.name]
         keys = {source: translator.get_source_key(pipeline, source) for source in pipeline.declaration.sources}
         sources = {source: changed.get(key, key) for source, key in keys.items()}
@@ -111,8 +129,8 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
         spec = replace_attributes(spec, deps=deps, metadata={**shown, **spec.metadata})
         offered = _list_checks(pipeline, spec.key, checked=checked)
         checks = [translator.get_asset_check_spec(pipeline, check) for check in offered]
-        datasets.append(Dataset(pipeline, spec, sources, tuple(check for check in checks if check)))
-    return datasets
+        surveyed[pipeline.name] = Dataset(pipeline, spec, sources, tuple(check for check in checks if check))
+    return surveyed
 
 
 def _list_checks(pipeline: Pipeline, key: dg.AssetKey, *, checked: bool) -> Iterator[dg.AssetCheckSpec]:

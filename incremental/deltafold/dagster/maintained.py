@@ -16,7 +16,7 @@ import dagster as dg
 
 from deltafold.algebra.errors import UsageError
 from deltafold.dagster import following
-from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, translate
+from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
 from deltafold.dagster.folders import delta_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.task_runner import CRASHES
@@ -224,20 +224,24 @@ def pipeline_steps(
     """Return the datasets of a folder of pipelines as one step each, in pools of their own: `<name>__refresh`.
 
     So two of them can be refreshed at once, and with `in_process_executor` share a Spark nevertheless. A pipeline with
-    an invalid declaration becomes an asset that shows the error, and fails with it; the others still load. A pipeline
-    with a schedule has a freshness policy: it warns when one refresh is missing, and fails when two in a row are.
+    an invalid declaration, or with an asset that Dagster rejects, becomes an asset that shows the error, and fails with
+    it; the others still load. A pipeline with a schedule has a freshness policy: it warns when one refresh is missing,
+    and fails when two in a row are.
 
     The arguments are those of `deltafold_assets`.
     """
     surveyed = catalogue.survey_pipelines(_folder(pipelines))
     valid = [each for each in surveyed.values() if isinstance(each, Pipeline)]
-    translated = translate(valid, translator or DeltafoldTranslator(), checked=equals_batch)
-    datasets = {dataset.name: _with_freshness(dataset) for dataset in translated}
+    translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=equals_batch)
+    datasets = {name: _with_freshness(each) for name, each in translated.items() if isinstance(each, Dataset)}
 
     def step(name: str) -> dg.AssetsDefinition:
-        invalid = surveyed[name]
-        if isinstance(invalid, DeclarationError):
-            return _show_error(name, str(invalid))
+        pipeline = surveyed[name]
+        if isinstance(pipeline, DeclarationError):
+            return _show_error(dg.AssetKey([name]), str(pipeline))
+        rejected = translated[name]
+        if isinstance(rejected, dg.DagsterInvalidDefinitionError):
+            return _show_error(dg.AssetKey([name]), _explain_rejection(pipeline, rejected))
         try:
             return refresh_step(
                 f"{name}__refresh",
@@ -246,10 +250,11 @@ def pipeline_steps(
                 retry_policy=retry_policy,
                 pool=name,
                 op_tags=op_tags,
-                below=[datasets[below.name] for below in invalid.chain],
+                below=[datasets[below.name] for below in pipeline.chain if below.name in datasets],
             )
         except dg.DagsterInvalidDefinitionError as error:  # a name that Dagster reserves, such as `type`
-            return _show_error(name, f"{invalid.folder}: Dagster rejects this name ({error}). Rename the folder.")
+            why = f"{pipeline.folder}: Dagster rejects this name ({error}). Rename the folder."
+            return _show_error(dg.AssetKey([name]), why)
 
     return [step(name) for name in surveyed]
 
@@ -268,17 +273,21 @@ def freshness_of(schedule: str) -> dg.FreshnessPolicy:
     return dg.FreshnessPolicy.time_window(fail_window=2 * pause, warn_window=1.25 * pause)
 
 
-def _show_error(name: str, why: str) -> dg.AssetsDefinition:
-    """Return an asset for an invalid pipeline: it shows the error, and fails with it when run."""
+def _explain_rejection(pipeline: Pipeline, error: dg.DagsterInvalidDefinitionError) -> str:
+    return f"{pipeline.folder}: Dagster rejects the asset ({error}). Correct it in pipeline.yaml, or in the translator."
+
+
+def _show_error(key: dg.AssetKey, why: str) -> dg.AssetsDefinition:
+    """Return an asset for an invalid pipeline or landing: it shows the error, and fails with it when run."""
     shown = dg.AssetOut(
-        key=dg.AssetKey([name]),
+        key=key,
         group_name=UNDECLARED,
         description=f"Invalid declaration. {why}",
         dagster_type=dg.Nothing,
     )
 
     # The folder may have any name, but an op may not.
-    @dg.multi_asset(name=f"{UNDECLARED}_{sha256(name.encode()).hexdigest()[:8]}", outs={"view": shown})
+    @dg.multi_asset(name=f"{UNDECLARED}_{sha256(key.to_user_string().encode()).hexdigest()[:8]}", outs={"view": shown})
     def undeclared() -> None:
         raise dg.Failure(description=why, allow_retries=False)
 
@@ -305,25 +314,32 @@ def landing_assets(
         retry_policy: of each step.
         backfill_policy: of partitioned ones; by default a backfill over a range is one run.
         resource_key: as of `maintained_view`.
-        skip_invalid: leave out pipelines with an invalid declaration, which `pipeline_steps` shows.
+        skip_invalid: leave out pipelines with an invalid declaration, which `pipeline_steps` shows. A source whose
+            asset Dagster rejects becomes an asset that shows the error.
 
     Raises:
         DeclarationError: for an invalid pipeline, unless they are skipped.
     """
     translator = translator or DeltafoldTranslator()
     folder = _folder(pipelines)
-    return [
-        landing_step(
-            pipeline,
-            source,
-            translator.get_landing_spec(pipeline, source),
-            retry_policy=retry_policy,
-            backfill_policy=backfill_policy,
-            resource_key=resource_key,
-        )
-        for pipeline in _load(folder, select, exclude, skip_invalid=skip_invalid)
-        for source in pipeline.landed
-    ]
+
+    def step(pipeline: Pipeline, source: str) -> dg.AssetsDefinition:
+        try:
+            return landing_step(
+                pipeline,
+                source,
+                translator.get_landing_spec(pipeline, source),
+                retry_policy=retry_policy,
+                backfill_policy=backfill_policy,
+                resource_key=resource_key,
+            )
+        except dg.DagsterInvalidDefinitionError as error:
+            if not skip_invalid:
+                raise
+            return _show_error(translator.get_source_key(pipeline, source), _explain_rejection(pipeline, error))
+
+    loaded = _load(folder, select, exclude, skip_invalid=skip_invalid)
+    return [step(pipeline, source) for pipeline in loaded for source in pipeline.landed]
 
 
 def source_tables(*assets: dg.AssetsDefinition) -> Sequence[dg.SourceAsset]:

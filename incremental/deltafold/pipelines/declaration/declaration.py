@@ -99,7 +99,9 @@ from deltafold.pipelines.declaration.values import (
 
 ViewPolicy = Literal["incremental", "auto", "definition"]
 OF_DATASETS = {"description", "sources", "datasets", "partitions", "policy", "warehouse", "spark"}
-OWNER = re.compile(r"(team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+)\Z")
+# Dagster's rules for the assets of pipelines: an owner or a group that it rejects would stop the whole code location.
+GROUP = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*\Z")
+OWNER = re.compile(r"(team:[A-Za-z0-9_-]+|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})\Z")
 TAG = re.compile(r"[A-Za-z0-9_.-]{1,63}\Z")
 MONOID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 
@@ -117,9 +119,18 @@ def _as_name(name: str) -> str:
     return name
 
 
+def _as_group(group: str) -> str:
+    if not GROUP.match(group):
+        raise ValueError(f"{group!r} is not a group. Use letters, digits and `_`, with `/` between parts")
+    return group
+
+
 def _as_owner(owner: str) -> str:
     if not OWNER.match(owner):
-        raise ValueError(f"{owner!r} is not an owner. Write an address such as ada@example.org, or team:NAME")
+        raise ValueError(
+            f"{owner!r} is not an owner. Write an address such as ada@example.org, whose last part has 2 to 7 letters "
+            "as Dagster requires, or team:NAME"
+        )
     return owner
 
 
@@ -262,7 +273,7 @@ class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
-    group: str | None = None
+    group: Annotated[str, AfterValidator(_as_group)] | None = None
     owners: tuple[Annotated[str, AfterValidator(_as_owner)], ...] = ()
     tags: tuple[Annotated[str, AfterValidator(_as_tag)], ...] = ()
     sources: dict[SourceName, Source]
