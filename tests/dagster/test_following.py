@@ -119,14 +119,15 @@ def test_it_waits_for_a_backfill_of_the_landing_asset(ticks: Ticks) -> None:
     assert ticks.tick() is None
 
 
-def test_an_asset_of_the_users_is_followed_by_the_log_of_its_table(tmp_path: Path) -> None:
-    """Protects from a dataset that never follows an asset which tells no version, and from a refresh for nothing."""
+@pytest.mark.parametrize("shown", [{}, {"epoch": 3}, {"version": 5}, {"generation": 1, "epoch": 3}])
+def test_an_asset_of_the_users_is_followed_by_the_log_of_its_table(tmp_path: Path, shown: dict[str, int]) -> None:
+    """Protects from a dataset that never follows an asset without a version, or takes its metadata for Delta's."""
     pipeline = sales.declare(tmp_path, besides=sales.BESIDES)
     sales.commit(pipeline.folder / "rates", 5)
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         ticks = Ticks(tmp_path, instance, pipeline)
         ticks.refreshed(5, "rates")
-        rates = dg.AssetMaterialization("rates")
+        rates = dg.AssetMaterialization("rates", metadata=shown)
         instance.report_runless_asset_event(rates)
         assert ticks.tick() == UP_TO_DATE
         sales.commit(pipeline.folder / "rates", 6)

@@ -1,12 +1,12 @@
 """Decide from Dagster's events whether a view is behind its sources, and whether to refresh it now or to wait.
 
-Each landing, and each observation of a table that others write, has an event with the source's version; each refresh
-has one with the versions that it consumed, and with its own epoch, which is the version of a view that another view
-reads. After an event of an asset of the user's, the version is that of the table's log. A view is behind when these
-differ. So it does not matter which process landed, when, in how many runs, or whether a
-refresh was running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh
-of the pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed
-by one refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
+Each landing has an event with the landed table's version; each refresh has one with the versions that it consumed, and
+with its own epoch, which is the version of a view that another view reads. After an event of any other table, the
+version is that of the table's log: the metadata of a user's asset may use the same names for something else. A view is
+behind when these differ. So it does not matter which process landed, when, in how many runs, or whether a refresh was
+running with its versions already pinned: an unconsumed version stays visible. While a landing or a refresh of the
+pipeline, or a backfill of a landing asset, is running, the sensor waits: a backfill over any range is followed by one
+refresh. A refresh is requested once for the same events: after a failure the sensor waits for new ones.
 
 A table that a pipeline reads by its name in the catalog is watched at a path: only Spark can query the catalog. So the
 materialisation of a view contains the paths that its refresh found, and the sensors, which start no Spark, read there.
@@ -55,12 +55,22 @@ def last_events(dataset: Dataset, instance: dg.DagsterInstance) -> Mapping[str, 
         record = last_event(instance, key)
         if record is None:
             continue
-        recorded = _version_in(_metadata(record))
-        if recorded is None and (path := find_location(dataset, name, instance)):
-            recorded = delta_version(path)
+        recorded = _version_after(dataset, name, record, instance)
         if recorded is not None:
             events[name] = Event(record.storage_id, recorded)
     return events
+
+
+def _version_after(
+    dataset: Dataset, source: str, record: dg.EventLogRecord, instance: dg.DagsterInstance
+) -> int | str | None:
+    """Return the version of a source after its last event; None if that is not known."""
+    if source in dataset.pipeline.below:
+        return _view_version(_metadata(record))
+    if source in dataset.pipeline.landed:
+        return _table_version(_metadata(record))
+    path = find_location(dataset, source, instance)
+    return delta_version(path) if path else None
 
 
 def consumed_versions(dataset: Dataset, instance: dg.DagsterInstance) -> Mapping[str, int | str] | None:
@@ -107,17 +117,25 @@ def _is_held(lock: Path) -> bool:
         return True
 
 
-def _version_in(recorded: Mapping[str, object]) -> int | str | None:
-    """Return a table's version, or a view's generation and epoch, from an event."""
+def _table_version(recorded: Mapping[str, object]) -> int | None:
     version = recorded.get("version")
-    if "epoch" in recorded:
-        return metadata.data_version(recorded["generation"], recorded["epoch"])
     return version if isinstance(version, int) else None
 
 
-def version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | str | None:
-    """Return the version of an asset that its last event shows; None before the first."""
-    return _version_in(last_metadata(instance, key))
+def _view_version(recorded: Mapping[str, object]) -> str | None:
+    if "generation" not in recorded or "epoch" not in recorded:
+        return None
+    return metadata.data_version(recorded["generation"], recorded["epoch"])
+
+
+def table_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> int | None:
+    """Return the version of a table that the last event of its asset shows; None before the first."""
+    return _table_version(last_metadata(instance, key))
+
+
+def view_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """Return the data version of a view that the last event of its asset shows; None before the first."""
+    return _view_version(last_metadata(instance, key))
 
 
 def last_event(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.EventLogRecord | None:

@@ -75,7 +75,7 @@ def _landing(instance: dg.DagsterInstance, dataset: Dataset, landing: Landing) -
     pipeline, key = dataset.pipeline, dataset.landed[landing.source]
     details = metadata.of_landing(landing)
     tags = metadata.version_tags(str(landing.version), descriptions.digest(pipeline), {})
-    missed = following.version(instance, key) != landing.version and not (landing.landed or landing.removed)
+    missed = following.table_version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:
             yield dg.AssetMaterialization(key, metadata=details, tags=tags)
@@ -120,7 +120,7 @@ def _tables_of_others(instance: dg.DagsterInstance, dataset: Dataset, done: Repo
         if (source.delta or source.table) and name in done.versions:
             key = dataset.sources[name]
             _, version = done.versions[name]
-            if following.version(instance, key) != version:
+            if following.table_version(instance, key) != version:
                 yield metadata.table_version(key, version, "was read by a refresh")
 
 
@@ -152,4 +152,4 @@ def _target(record: dg.EventLogRecord) -> Any:
 
 def _is_known(instance: dg.DagsterInstance, dataset: Dataset, done: Report) -> bool:
     """Return whether the view's last materialisation in Dagster is of this epoch."""
-    return following.version(instance, dataset.key) == metadata.data_version(done.generation, done.epoch)
+    return following.view_version(instance, dataset.key) == metadata.data_version(done.generation, done.epoch)
