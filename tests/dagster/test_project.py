@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -275,6 +276,51 @@ def test_a_prefix_of_a_modules_assets_is_theirs_too() -> None:
     keys = {dg.AssetKey(["shop", *VIEW.path])}
     assert {event.asset_key for event in done.get_asset_materialization_events()} == keys
     assert {check.asset_key for check in done.get_asset_check_evaluations()} == keys
+
+
+class Chained(Pretended):
+    """Refreshes each view below a view, too."""
+
+    def run(self, context: object, pipeline: Pipeline, task: object) -> object:
+        done = super().run(context, pipeline, task)
+        if not isinstance(done, RefreshedView):
+            return done
+        below = [super(Chained, self).run(context, each, task) for each in pipeline.chain]
+        lower = tuple(each for each in below if isinstance(each, RefreshedView))
+        return replace(done, below=lower, report=replace(done.report, below=tuple(each.report for each in lower)))
+
+
+def test_views_below_keep_the_prefix_of_a_module(tmp_path: Path) -> None:
+    """Protects from events, jobs and sensors of the keys that the views had before `load_assets_from_modules`."""
+    sales.declare(tmp_path)
+    for name, below in (("mid", "sales"), ("top", "mid")):
+        write(tmp_path, name, f"sources:\n  below: {{view: {below}}}\n", sql="SELECT count(*) AS n FROM below")
+    module = ModuleType("module")
+    module.__dict__.update(landings=df.landing_assets(tmp_path), steps=df.pipeline_steps(tmp_path))
+    assets: Any = dg.load_assets_from_modules([module], key_prefix="marts")
+    steps = [each for each in assets if each.node_def.name.endswith("__refresh")]
+    defined = dg.Definitions(
+        assets=assets,
+        jobs=df.pipeline_jobs(*steps),
+        sensors=df.pipeline_sensors(*steps),
+        resources={"deltafold": Chained()},
+    )
+    low, mid, top = (dg.AssetKey(["marts", name]) for name in ("sales", "mid", "top"))
+    landed = dg.AssetKey(["marts", "sales", "landed", "sales"])
+    assert defined.resolve_job_def("sales_update").asset_layer.executable_asset_keys == {landed, low}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = defined.resolve_job_def("top_refresh").execute_in_process(instance=instance)
+        events = {event.asset_key: event.step_materialization_data for event in done.get_asset_materialization_events()}
+    assert set(events) == {low, mid, top}
+    assert (events[top].materialization.tags or {})["dagster/input_data_version/marts/mid"] == "1.1"
+    sales.drop(catalogue.load("sales", tmp_path), "2013-01-02", [(1, "a", 1)])
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance, repository_def=defined.get_repository_def())
+        [request] = defined.resolve_sensor_def("sales_folders").evaluate_tick(context).run_requests or []
+        instance.report_runless_asset_event(dg.AssetMaterialization(landed, metadata={"version": 0}))
+        followed = defined.resolve_sensor_def("sales_follow").evaluate_tick(context)
+    assert dg.validate_run_config(defined.resolve_job_def("sales_update"), request.run_config)
+    assert len(followed.run_requests or []) == 1
 
 
 def test_a_dataset_that_differs_stops_its_readers_and_no_others(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ from deltafold.dagster import following, metadata
 from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
 from deltafold.dagster.folders import delta_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
-from deltafold.dagster.landing_step import landing_op
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
@@ -147,7 +146,7 @@ def _maintain(name: str, op: str, steps: Sequence[Step], retry_policy: dg.RetryP
 def _landing_config(dataset: Dataset, sources: Sequence[str]) -> Mapping[str, Any]:
     """Return run config with which landing steps land changed partitions only, instead of all of the run."""
     changed_only = {"config": {"changed_only": True}}
-    return {"ops": {landing_op(dataset.landed[source]): changed_only for source in sources}}
+    return {"ops": {dataset.landings[source]: changed_only for source in sources}}
 
 
 Signatures = Mapping[str, Mapping[str, str]]

@@ -43,11 +43,15 @@ Result = dg.MaterializeResult[Any] | dg.AssetCheckResult
 
 @dataclass(frozen=True)
 class Dataset:
-    """A pipeline as an asset; sources: the assets of its sources, by name; checks: those that its step does."""
+    """A pipeline as an asset.
+
+    sources: the assets of its sources, by name; landings: the ops that land some of them; checks: those of its step.
+    """
 
     pipeline: Pipeline
     spec: dg.AssetSpec
     sources: Mapping[str, dg.AssetKey]
+    landings: Mapping[str, str]
     checks: tuple[dg.AssetCheckSpec, ...]
 
     @property
@@ -129,8 +133,19 @@ def survey_datasets(
         spec = replace_attributes(spec, deps=deps, metadata={**shown, **spec.metadata})
         offered = _list_checks(pipeline, spec.key, checked=checked)
         checks = [translator.get_asset_check_spec(pipeline, check) for check in offered]
-        surveyed[pipeline.name] = Dataset(pipeline, spec, sources, tuple(check for check in checks if check))
+        surveyed[pipeline.name] = Dataset(
+            pipeline,
+            spec,
+            sources,
+            landings={source: landing_op(sources[source]) for source in pipeline.landed},
+            checks=tuple(check for check in checks if check),
+        )
     return surveyed
+
+
+def landing_op(key: dg.AssetKey) -> str:
+    """Return the name of the step that lands an asset, by the key that it is defined with; also for run config."""
+    return key.to_python_identifier()
 
 
 def _list_checks(pipeline: Pipeline, key: dg.AssetKey, *, checked: bool) -> Iterator[dg.AssetCheckSpec]:
@@ -168,7 +183,9 @@ def refresh_step(
     )
     def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
-        yield from _Run(context, runner, _with_keys_of(context, datasets), below, config).results()
+        yield from _Run(
+            context, runner, _find_current(context, datasets), _find_current(context, below), config
+        ).results()
 
     return register(refresh, Step(tuple(datasets), resource_key, pool))
 
@@ -184,20 +201,30 @@ def register(assets: dg.AssetsDefinition, step: Step) -> dg.AssetsDefinition:
 
 
 def step_of(assets: dg.AssetsDefinition) -> Step:
-    """Return the step of maintained assets; raises UsageError for any others."""
+    """Return the step of maintained assets, under the keys that they have now; raises UsageError for any others."""
     step = _STEPS.get(assets.node_def) if assets.is_executable else None
     if step is None:
         names = ", ".join(sorted(key.to_user_string() for key in assets.keys))
         raise UsageError(f"asset {names}: it is not maintained by Deltafold. Name the Delta table that it writes.")
-    return step
+    return replace(step, datasets=tuple(_rekey(dataset, assets) for dataset in step.datasets))
 
 
-def _with_keys_of(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Return the datasets under the keys of the run: `load_assets_from_modules` may have put a prefix before them."""
-    keys = context.assets_def.keys_by_output_name
-    placed = [keys.get(dataset.spec.key.to_python_identifier(), dataset.spec.key) for dataset in datasets]
-    specs = [replace_attributes(each.spec, key=key) for each, key in zip(datasets, placed, strict=True)]
-    return [replace(dataset, spec=spec) for dataset, spec in zip(datasets, specs, strict=True)]
+def _rekey(dataset: Dataset, assets: dg.AssetsDefinition) -> Dataset:
+    """Return a dataset under the keys of its assets: `load_assets_from_modules` may have put a prefix before them."""
+    spec = assets.specs_by_key[assets.keys_by_output_name[dataset.key.to_python_identifier()]]
+    # Dagster replaces dependencies in place.
+    pairs = [(old.asset_key, new.asset_key) for old, new in zip(dataset.spec.deps, spec.deps, strict=False)]
+    prefixed = {old: new for old, new in pairs if new.path[-len(old.path) :] == old.path}
+    sources = {source: prefixed.get(key, key) for source, key in dataset.sources.items()}
+    return replace(dataset, spec=spec, sources=sources)
+
+
+def _find_current(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
+    """Return datasets under the keys that they have in the code location of a run, in which a step is only a part."""
+    graph = context.job_def.asset_layer.asset_graph.source_asset_graph
+    steps = [step_of(each) for each in graph.assets_defs if each.is_executable and each.node_def in _STEPS]
+    current = {id(dataset.pipeline): dataset for step in steps for dataset in step.datasets}
+    return [current.get(id(dataset.pipeline), dataset) for dataset in datasets]
 
 
 class _Run:

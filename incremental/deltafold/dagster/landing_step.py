@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from deltafold.dagster import metadata
-from deltafold.dagster.dataset_step import find_runner
+from deltafold.dagster.dataset_step import find_runner, landing_op
 from deltafold.dagster.partitions import partitions_of
 from deltafold.dagster.translator import replace_attributes
 from deltafold.pipelines.catalogue import Pipeline
@@ -27,11 +27,6 @@ class LandingConfig(dg.Config):
         default=False,
         description="Land only partitions whose files changed, instead of all of the run's partitions.",
     )
-
-
-def landing_op(key: dg.AssetKey) -> str:
-    """Return the name of the step that lands an asset; also its name in run config."""
-    return key.to_python_identifier()
 
 
 def landing_step(
