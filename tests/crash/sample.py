@@ -39,7 +39,7 @@ ON_DELTA: tuple[Crash, ...] = (
     ("one state in place", "healing", ("after DeltaTable._write", 1)),
     ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("plain", "first load", ("before DeltaTable.publish", 1)),
-    ("published", "rebuild", ("after SqlView.write", 2)),
+    ("published", "rebuild", ("after SqlView.write", 1)),
     ("published", "drop", ("after SqlView.drop", 1)),
 )
 BY_SIGNAL: tuple[Crash, ...] = (("one state in place, merged", "change", ("after DeltaTable.merge", 1)),)
