@@ -265,8 +265,8 @@ class Compilation:
     @property
     def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """The (source, column) pairs that each column is computed from; columns of unknown lineage are left out."""
-        found = column_lineage(self.query.plan, self.query.outputs)
-        return {name: tuple(sorted(origins)) for name, origins in found.items() if origins is not None}
+        lineage = column_lineage(self.query.plan, self.query.outputs)
+        return {name: tuple(sorted(origins)) for name, origins in lineage.items() if origins is not None}
 
     @cached_property
     def analysis(self) -> Analysis:

@@ -83,11 +83,11 @@ def _find_sources(before: Draft, after: Draft) -> Iterator[str]:
 
 def _read_columns(draft: Draft) -> dict[str, set[str]]:
     """Return the columns that a draft reads, by source."""
-    reads = [node for node in _all_nodes(draft) if isinstance(node, SourceRead)]
-    return {
-        source: {name for read in reads if read.relation == source for name, _ in read.fields}
-        for source in {read.relation for read in reads}
-    }
+    columns = dict[str, set[str]]()
+    for node in _all_nodes(draft):
+        if isinstance(node, SourceRead):
+            columns[node.relation] = columns.get(node.relation, set()) | {name for name, _ in node.fields}
+    return columns
 
 
 def _all_nodes(draft: Draft) -> Iterator[Plan]:
