@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning, UsageError
 from deltafold.algebra.tuning import MB
 from deltafold.api import Files, View, Warehouse
-from deltafold.store.plain_answer import PLAIN
+from deltafold.store.plain_answer import PHASE, PLAIN
 from tests.sandbox import DeltaSandbox, Sandbox, checked
 
 GROUPED = "select k, sum(v) s, count(*) n from t group by k"  # stored in the columns of a state
@@ -129,6 +129,22 @@ def test_a_view_above_and_a_change_in_chunks(sandbox: Sandbox) -> None:
     is_published(view)
     checked(above)
     is_published(above)
+
+
+def test_its_write_is_counted(delta: DeltaSandbox) -> None:
+    """Protects from a refresh whose report leaves out the work that it does for readers."""
+    delta.source("t", SCHEMA, [(1, 1), (1, 1), (2, 3)])
+    plain, fast = delta.view(BAG, "plain", publish="plain"), delta.view(BAG, "fast", publish="fast")
+    for _ in range(2):
+        one, other = plain.refresh(), fast.refresh()
+        rows = plain.count()
+        assert (one.commits, other.commits) == (2, 1)
+        assert one.jobs > other.jobs and one.rows_written == other.rows_written + rows
+        assert PHASE in one.phases and PHASE not in other.phases
+        delta.sql("insert into {t} values (4, 4)")
+    plain.refresh()
+    idle = plain.refresh()
+    assert (idle.jobs, idle.commits, idle.phases) == (0, 0, {})
 
 
 def test_readers_stay_at_the_plain_table_until_the_next_epoch_is_published(sandbox: Sandbox) -> None:

@@ -39,7 +39,13 @@ from deltafold.refresh.decide import (
 from deltafold.refresh.executor import Executor
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
-from deltafold.refresh.reporting import merge_chunk_reports, unchanged_report, with_resumed, with_upstream
+from deltafold.refresh.reporting import (
+    merge_chunk_reports,
+    unchanged_report,
+    with_publication,
+    with_resumed,
+    with_upstream,
+)
 from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.sources.upstream import Done, Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.refresh.take_back import BY_ITSELF, restore
@@ -219,7 +225,7 @@ class Refresh:
                 self._begin_anew(course, error)
                 continue
             assert report is not None
-            return with_resumed(report, course.resumed)
+            return with_publication(with_resumed(report, course.resumed), self._pointer.costs)
 
     def _follow(self, course: Course) -> Report | None:
         """Perform one step after the other, until none is left; return the report of the epochs that they ran."""

@@ -31,6 +31,7 @@ from deltafold.refresh.incremental_refresh import EpochResult
 from deltafold.refresh.mode import Choice
 from deltafold.spark.job_stats import Cost
 from deltafold.store.history import AnswerPin, Chunk, Event, Finished, Intent, Pin
+from deltafold.store.plain_answer import PHASE
 from deltafold.telemetry import now
 
 
@@ -159,6 +160,22 @@ def with_cost(report: Report, cost: Cost) -> Report:
         report, rows_read=cost.rows_read, rows_written=cost.rows_written, jobs=cost.jobs,
         seconds=round(cost.seconds, 3), phases=phases,
     )  # fmt: skip
+
+
+def with_publication(report: Report, costs: Sequence[Cost]) -> Report:
+    """Add the cost of the plain tables that were written after the epochs, each in one commit (D-193)."""
+    if not costs:
+        return report
+    seconds = round(sum(cost.seconds for cost in costs), 3)
+    return replace(
+        report,
+        rows_read=report.rows_read + sum(cost.rows_read for cost in costs),
+        rows_written=report.rows_written + sum(cost.rows_written for cost in costs),
+        jobs=report.jobs + sum(cost.jobs for cost in costs),
+        commits=report.commits + len(costs),
+        seconds=round(report.seconds + seconds, 3),
+        phases={**report.phases, PHASE: seconds},
+    )
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from deltafold.algebra.errors import CatalogError, StateError
@@ -19,6 +20,7 @@ from deltafold.algebra.results.address import Address, is_same_name
 from deltafold.lake.durable import write_durably
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
+from deltafold.spark.job_stats import Cost
 from deltafold.store.journal import Journal, never_refreshed
 from deltafold.store.plain_answer import PlainAnswer
 from deltafold.store.snapshot import answer_table
@@ -64,10 +66,16 @@ class AnswerPointer:
 
         rebuild: leave readers where they are, since the last epoch's table may be what is damaged. Raises CatalogError.
         """
+        self._plain.costs.clear()
         if self._store.publish_as:
             self._sql_query = self._read_query(self._store.publish_as)
         if not rebuild:
             self.point()
+
+    @property
+    def costs(self) -> Sequence[Cost]:
+        """The cost of each plain table that was written since `begin`."""
+        return tuple(self._plain.costs)
 
     def point(self) -> None:
         """Point readers to the last finished epoch's table; writes nothing if they are pointed there already."""

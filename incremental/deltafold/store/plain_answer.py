@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,17 +23,23 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.lake.durable import Folder, make_shared
 from deltafold.lake.protocol import Table
 from deltafold.spark.java_errors import explain_errors
+from deltafold.spark.job_stats import Cost, Measure
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work
 
 PLAIN = "answer"
+PHASE = "write the plain table"
 
 
 @dataclass(frozen=True)
 class PlainAnswer:
-    """The plain table of one view; the caller has the view's lock."""
+    """The plain table of one view; the caller has the view's lock.
+
+    costs: of each time that it was written.
+    """
 
     store: Store
+    costs: list[Cost] = field(default_factory=list[Cost])
 
     @property
     def table(self) -> Table:
@@ -86,8 +92,13 @@ class PlainAnswer:
         version = source.version() if address.version is None else address.version
         assert version is not None
         table, epoch = self.table, {"view": address.view, "generation": address.generation, "epoch": address.epoch}
+        title = f"{address.view} epoch {address.epoch}: {PHASE}"
         try:
-            with log_work("publish", {**epoch, "as": PLAIN}), explain_errors({}, moving=False, work="publication"):
+            with (
+                log_work("publish", {**epoch, "as": PLAIN}),
+                Measure(self.store.spark).all(title) as cost,
+                explain_errors({}, moving=False, work="publication"),
+            ):
                 make_shared(self.store.folder / PLAIN)  # before Spark does
                 rows = self._arrange(source, version).select(*(quoted(column.name) for column in address.columns))
                 table.publish(rows, self.store.plain_options, json.dumps({"deltafold": epoch}))
@@ -95,6 +106,7 @@ class PlainAnswer:
             done = f"view {address.view}: it is refreshed to epoch {address.epoch}, but the plain table is not written"
             error.args = (f"{done}. {error} Or declare publish: fast, which writes none.",)
             raise
+        self.costs.append(cost)
         return table
 
     def _arrange(self, source: Table, version: int) -> DataFrame:
