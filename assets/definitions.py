@@ -1,7 +1,7 @@
 """This repository's own code location, written as in any project that uses Deltafold: `make ui` shows it.
 
-In a project of your own, put what you need of it beside your assets; docs/dagster.md has the parts one by one. Nothing
-is started here: loading reads texts only, so it is quick, and needs neither Spark nor Java.
+In a project of your own, put what you need of it beside your assets; docs/how-to/dagster.md has the parts one by one.
+Nothing is started here: loading reads texts only, so it is quick, and needs neither Spark nor Java.
 """
 
 import dagster as dg
@@ -42,7 +42,7 @@ defs = dg.Definitions(
     jobs=df.pipeline_jobs(*datasets),  # for each: NAME_update, NAME_refresh, check_NAME, maintain_NAME
     schedules=df.pipeline_schedules(*datasets),  # those that a pipeline.yaml declares
     sensors=df.pipeline_sensors(*datasets),  # new files, new versions of tables, datasets behind their sources
-    # Where Spark runs: in the process of a run, or, with DELTAFOLD_SUBMIT, by spark-submit. docs/platforms.md has more.
+    # Where Spark runs: in the process of a run, or, with DELTAFOLD_SUBMIT, by spark-submit (docs/how-to/platforms.md).
     resources={"deltafold": df.spark_resource()},
     # One process, and so one Spark, for all the steps of a run.
     executor=dg.in_process_executor,

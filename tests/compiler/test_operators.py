@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltafold.compiler.operators import ADDITIVE, EXTREME, UNMERGED, operator_table
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operators.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "operators.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_table() -> None:

@@ -393,7 +393,9 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
 
 
 def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:
-    [declared] = [block for block in blocks("yaml", PROJECT / "docs" / "dagster.md") if "MaintainedView" in block]
+    [declared] = [
+        block for block in blocks("yaml", PROJECT / "docs" / "how-to" / "dagster.md") if "MaintainedView" in block
+    ]
     folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
     (folder / "defs.yaml").write_text(declared)
     with sandbox.load_component_and_build_defs(folder) as (_, defs):
@@ -402,7 +404,9 @@ def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:
 
 
 def test_the_pipelines_of_the_docs_are_loaded(sandbox: Any) -> None:
-    [declared] = [block for block in blocks("yaml", PROJECT / "docs" / "dagster.md") if "DeltafoldPipeline" in block]
+    [declared] = [
+        block for block in blocks("yaml", PROJECT / "docs" / "how-to" / "dagster.md") if "DeltafoldPipeline" in block
+    ]
     folder = sandbox.scaffold_component(df.DeltafoldPipeline, "shop")
     (folder / "defs.yaml").write_text(declared)
     pipeline = folder / "pipelines" / "customers" / "pipeline.yaml"

@@ -1,4 +1,4 @@
-"""What other engines read: the table in docs/readers.md is what they do here, in an environment of their own."""
+"""What other engines read: the table in docs/how-to/readers.md is what they do here, in an environment of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.package.environments import environment
 from tests.sandbox import DeltaSandbox
 from tests.spark.machine import PROJECT
 
-PAGE = PROJECT / "docs" / "readers.md"
+PAGE = PROJECT / "docs" / "how-to" / "readers.md"
 WANTED = (
     "deltalake==1.6.6", "pandas==3.1.1", "pyarrow==25.0.1", "polars==2.1.0", "duckdb==1.5.5",
     "duckdb-extension-delta==1.5.5", "daft==0.7.26",

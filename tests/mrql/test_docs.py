@@ -20,7 +20,7 @@ from tests.mrql.oracle.reference import Reference
 from tests.mrql.test_examples import plain_row
 from tests.spark.machine import PROJECT
 
-PAGE = (PROJECT / "docs" / "mrql.md").read_text()
+PAGE = (PROJECT / "docs" / "reference" / "mrql.md").read_text()
 PROGRAMS = re.findall(r"^```mrql\n(.*?)^```$", PAGE, re.M | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The DAG file of docs/airflow.md, parsed and called by Airflow in an environment of its own."""
+"""The DAG file of docs/how-to/airflow.md, parsed and called by Airflow in an environment of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.night import night
 from tests.package.environments import environment
 from tests.spark.machine import PROJECT
 
-PAGE = PROJECT / "docs" / "airflow.md"
+PAGE = PROJECT / "docs" / "how-to" / "airflow.md"
 DAGS = PROJECT / "docs" / "airflow" / "deltafold_dag.py"
 CALLED = """
 import subprocess

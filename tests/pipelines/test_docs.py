@@ -18,7 +18,7 @@ from tests.conftest import SMALL
 from tests.night import night
 
 PROJECT = Path(__file__).parents[2]
-PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
+PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md")))
 VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs?|^  seconds: .*$|^/\S+(?=/\.warehouse/)", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""docs/notebook.md, executed cell by cell: what a cell shows is what the page has below it, but for numbers.
+"""docs/how-to/notebook.md, executed cell by cell: what a cell shows is what the page has below it, but for numbers.
 
 --regenerate-golden writes the page and its pictures.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parents[2] / "docs" / "notebook.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "notebook.md"
 PICTURES = PAGE.with_suffix("")
 CELL = re.compile(r"(?ms)^```py\n(.*?)^```\n(?:\n<!-- output -->\n(.*?)\n<!-- end -->\n)?")
 SVG = re.compile(r"(?s)<svg.*?</svg>")

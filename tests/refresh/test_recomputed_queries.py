@@ -1,4 +1,4 @@
-"""What docs/operators.md says of refused queries: which `policy: auto` recomputes, and which no policy takes."""
+"""The refused queries of docs/reference/operators.md: which `policy: auto` recomputes, and which no policy takes."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ GROUP BY c.city, s.product
 """
 
 _PROGRAM = """\
-// Revenue per city and product, in MRQL; docs/mrql.md has the language.
+// Revenue per city and product, in MRQL; docs/reference/mrql.md has the language.
 select < city: city, product: product, sales: count(s), revenue: sum(s.amount), largest: max(s.amount) >
 from s in sales, c in shops
 where s.shop = c.shop

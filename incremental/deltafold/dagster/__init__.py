@@ -1,4 +1,4 @@
-"""Maintained views, and pipelines, as assets of Dagster (docs/dagster.md).
+"""Maintained views, and pipelines, as assets of Dagster (docs/how-to/dagster.md).
 
 Take what you need, and no more comes along:
 

@@ -31,7 +31,7 @@ GIGABYTE = 1 << 30
 CATALOG_SECONDS = 3
 INSTALL = "Run make setup, or pip install 'deltafold[local]'."
 OLDEST_PYTHON = (3, 11)
-# Packages whose internals the library uses; docs/platforms.md shows which releases belong together.
+# Packages whose internals the library uses; docs/how-to/platforms.md shows which releases belong together.
 ALLOWED = {
     "pyspark": SpecifierSet(">=4.0.1,<4.3"),
     "delta-spark": SpecifierSet(">=4.3.1,<4.4.1"),  # the jars of 4.4.1 do not resolve

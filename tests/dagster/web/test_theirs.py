@@ -1,6 +1,6 @@
 """A project of a user's in a browser: one graph, a subset and a backfill by click, a failed check, column lineage.
 
-With DELTAFOLD_DOCS=1 its screenshots are those of docs/dagster.md (`make screenshots`).
+With DELTAFOLD_DOCS=1 its screenshots are those of docs/how-to/dagster.md (`make screenshots`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`select … from … where … group by … order by …` (the table of generators in docs/mrql.md).
+"""`select … from … where … group by … order by …` (the table of generators in docs/reference/mrql.md).
 
 Over relations the generators are read into one frame from left to right, the conditions go above, and Catalyst makes
 joins of them. A select without group, order and distinct adds nothing of its own to the frame that reads it.

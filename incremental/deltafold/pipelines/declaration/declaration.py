@@ -35,9 +35,9 @@
         view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
     partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
     datasets: datasets/*.sql                       optional, instead of query.sql: each file is a dataset, which may
-                                                   read the others; see docs/pipelines.md for their options
+                                                   read the others; see docs/how-to/pipelines.md for their options
     policy: incremental                            or auto (recompute where needed or quicker), or definition
-    publish: auto                                  or plain, fast, table: see docs/readers.md
+    publish: auto                                  or plain, fast, table: see docs/how-to/readers.md
     table_properties: {team: sales}                optional, as is `cluster_by: [day]`: of the plain table
     publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
     on_change: refuse                              or rebuild, if the query or a column it reads changed
