@@ -10,7 +10,7 @@ DAGSTER := $(CURDIR)/.dagster
 # Each process would compile some 1,500 modules again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests quick night browser screenshots soak ui lint bench bench-tpch bench-memory clean setup constraints audit
+.PHONY: demo test tests quick night browser screenshots docs soak ui lint bench bench-tpch bench-memory clean setup constraints audit
 
 # The demo reports to the same Dagster that `make ui` shows.
 demo: $(READY) $(DAGSTER)/dagster.yaml
@@ -47,6 +47,10 @@ browser:
 # The screenshots of docs/how-to/dagster.md.
 screenshots: $(READY) browser
 	DELTAFOLD_DOCS=1 $(BIN)/python -m pytest --long tests/dagster/web/test_theirs.py
+
+# The site, in build/site; a warning, such as of a link that leads nowhere, is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet .

@@ -16,7 +16,7 @@ from tests.spark.machine import PROJECT, run
 
 CODE = sorted(
     path
-    for package in ("incremental", "pipelines", "assets", "benchmarks", "tests")
+    for package in ("incremental", "pipelines", "assets", "benchmarks", "tests", "docs")
     for path in (PROJECT / package).rglob("*.py")
 )
 OF_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}  # loading them runs what they hold
