@@ -3,7 +3,7 @@
 `import deltafold as df`, then `df.Warehouse`, `df.Delta`, `df.start` and all other names of `__all__`. Each is imported
 at its first use, so that importing this package starts nothing and needs no Spark.
 
-docs/explanation/design.md lists the packages, and the file to open for each kind of change.
+docs/contributing/map.md lists the packages, and the file to open for each kind of change.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ def explain_missing(error: ImportError) -> MissingPackageError | None:
         return MissingPackageError(
             "pyspark-client: it is Spark Connect alone, and views are maintained in Spark's driver, which it cannot "
             "reach. Run pip install 'deltafold[local]' in an environment without it, or use the Python of a platform "
-            "that has Spark. Through Connect, only read the answers, which are Delta tables (docs/how-to/platforms.md)."
+            "that has Spark. Through Connect, only read the answers, which are Delta tables "
+            "(docs/how-to/spark-connect.md)."
         )
     if not isinstance(error, ModuleNotFoundError):
         return None

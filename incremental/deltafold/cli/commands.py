@@ -559,6 +559,14 @@ def doctor(
         raise typer.Exit(UNEXPECTED)
 
 
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of pipeline.yaml, for editors."""
+    from deltafold.pipelines.declaration.json_schema import stored_schema
+
+    print(stored_schema(), end="")
+
+
 @hosts.command("start")
 def start_host(
     name: OptionalName = None,

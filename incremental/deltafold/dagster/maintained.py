@@ -187,7 +187,7 @@ def deltafold_assets(
     Args:
         pipelines: the folder of their folders; by default DELTAFOLD_PIPELINES, else ./pipelines.
         name: of the step, by default that of the folder.
-        select: which datasets, in dbt's grammar (docs/how-to/pipelines.md#selections): names, `tag:nightly`, `+orders`;
+        select: which datasets, in dbt's grammar (docs/reference/selections.md): names, `tag:nightly`, `+orders`;
             by default all. One that they read is refreshed with them, but is no asset.
         exclude: which of these not.
         translator: names the assets, and maps sources to assets.

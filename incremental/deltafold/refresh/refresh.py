@@ -1,6 +1,6 @@
 """Refresh a view: lock it, decide the versions, plan an epoch (planner.py), run it (executor.py).
 
-An interrupted epoch is finished first, from its pinned versions. The protocol is in docs/explanation/design.md.
+An interrupted epoch is finished first, from its pinned versions. The protocol is in docs/explanation/refresh.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from deltafold.algebra.errors import QueryError, UsageError
 
 PACKAGE = "pyspark.sql.connect."
 CAUSE = "views are maintained in Spark's driver, which a client of Spark Connect cannot reach"
-INSTEAD = "Through Connect, only read the answers, which are Delta tables (docs/how-to/platforms.md)."
+INSTEAD = "Through Connect, only read the answers, which are Delta tables (docs/how-to/spark-connect.md)."
 REMOTE_VARIABLE, MODE_VARIABLE, DEFAULT_VARIABLE = "SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE"
 SESSION_VARIABLE = "SPARK_CONNECT_MODE_ENABLED"  # PySpark sets it when it makes a session of Connect
 REMOTE_SETTING, MODE_SETTING = "spark.remote", "spark.api.mode"

@@ -9,7 +9,7 @@
 A *move* is the change of how often a candidate is accepted. Sets are maintained by *retraction*, then *insertion*:
 first every accepted candidate without derivations is retracted, round after round; then rows without an accepted
 candidate that have derivations are inserted. The other kinds move the lowest level at which something is to change,
-again and again. (Why both are exact, and end: docs/explanation/design.md; retraction first is what
+again and again. (Why both are exact, and end: docs/explanation/loops.md; retraction first is what
 delete-and-rederive does, but here counts at levels show which rows lost their last derivation, so that nothing is
 deleted that has another one.)
 """

@@ -1,69 +1,11 @@
 """Define what pipeline.yaml may contain, as checked, frozen values.
 
-    description: Sales per shop and day            optional
-    group: marts                                   optional: of the dataset, in Dagster; so are
-    owners: ["team:finance"]                       addresses or team:NAME
-    tags: [nightly]                                which selections may name (tag:nightly)
-    sources:                                       the tables of the query, by name; {} for a query of constants
-      sales:
-        files:                                     input files, landed per partition
-          path: data/sales                         a folder; partition_by: day means data/sales/day=2013-01-01/*.csv
-          format: csv                              csv, json, xml, text, parquet, orc or binary
-          schema: id INT, amount DOUBLE, day DATE  Spark DDL, or a mapping from column to type
-          partition_by: day                        optional
-          options: {delimiter: ";"}                optional, Spark's reader options
-          malformed: quarantine                    or fail, the default: a row that does not fit stops the landing
-          quarantine_limit: 1000                   optional: more rows in quarantine stop the landing, too
-          expire: {column: day, after: 30 days}    optional: close event time older than the newest by this much
-      clicks:
-        stream:                                    a stream of Spark's; each landing takes what has arrived
-          format: json                             json, csv, text, parquet, orc, kafka, or another that Spark streams
-          path: data/clicks                        of files: a folder to which files are moved, or a URI
-          schema: id INT, page STRING              as of files; so are malformed and quarantine_limit
-          options: {maxFilesPerTrigger: 100}       optional, Spark's options of the stream; a value may be ${VARIABLE}
-          key: id                                  of a compacted Kafka topic: the column that is the messages' key
-      shops:
-        delta: s3a://lake/shops                    a Delta table, whoever writes it, by its path
-        invariant: true                            never changes: no change of it is computed
-        primary_key: shop                          one column or a list: never NULL, and no two rows share it
-        foreign_keys: [{columns: area, source: areas}]   refer to the primary key of another source
-        append_only: false                         true: rows are only added; checked, like keys, in each refresh
-      rates:
-        table: finance.rates                       a Delta table by its name in Spark's catalog, which has to outlive
-                                                   the process: Hive, Unity or another, in `spark: {settings: …}`
-      totals:
-        view: other_pipeline                       the answer of another pipeline in this folder, refreshed first
-    partitions: {kind: daily, start: 2013-01-01}   or {kind: dynamic}, the default where a source has partition_by
-    datasets: datasets/*.sql                       optional, instead of query.sql: each file is a dataset, which may
-                                                   read the others; see docs/how-to/pipelines.md for their options
-    policy: incremental                            or auto (recompute where needed or quicker), or definition
-    publish: auto                                  or plain, fast, table: see docs/how-to/readers.md
-    table_properties: {team: sales}                optional, as is `cluster_by: [day]`: of the plain table
-    publish_as: sales.totals                       optional: a SQL view in Spark's catalog that always shows the answer
-    on_change: refuse                              or rebuild, if the query or a column it reads changed
-    on_lost: refuse                                or rebuild, if a source lost what the last epoch read
-    monoids:                                       optional: merges of values, called as top3(collect_list(amount))
-      top3: {type: ARRAY<INT>, of: INT, zero: array(), unit: array(x),
-             plus: "slice(sort_array(concat(a, b), false), 1, 3)"}
-    args: ["100"]                                  optional, of query.mrql: what args[0], … stand for
-    paths: {tmp/points.bin: points}                optional, of query.mrql: the source of each path that it names
-    loops: {ranks: {key: id, residual: 1e-4}}      optional, of query.mrql: when a repeat ends
-    chunk: 2g                                      optional: a larger change is split into chunks, each an epoch
-    schedule: "0 6 * * *"                          optional, cron
-    check: {sample: 1%, schedule: "0 4 * * 0"}     optional: in Dagster, compare this share with the batch query after
-                                                   each refresh (100% by default), and all of it on a schedule
-    maintain: "0 3 * * 0"                          optional, cron: compaction, and removal of old files
-    show_rows_in_errors: false                     true: failures and checks in Dagster may show values of rows
-    warehouse: ../.warehouse                       where state and answer are kept; also a URI
-    spark:                                         optional, as are its keys
-      memory: 2g
-      master: "local[2]"
-      settings: {spark.sql.shuffle.partitions: 4}
-      warm: auto                                   use a Spark that `deltafold host` keeps, if any; or off, or required
+The text below a field is what the JSON Schema (json_schema.py) and the reference show of its key. The reference page,
+docs/reference/pipeline-yaml.md, begins with an example that has every key.
 
 Relative paths start at the pipeline's own folder. A path, or the name of a table, may contain `${VARIABLE}` or
-`${VARIABLE:-default}`. The path of a Delta table and the warehouse may be URIs (`s3a://...`); input files are in local
-folders. The warehouse has one folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
+`${VARIABLE:-default}`. The path of a Delta table and the warehouse may be URIs (`s3a://...`). The warehouse has one
+folder per pipeline; by default it is `.warehouse` beside the pipelines' folder.
 """
 
 from __future__ import annotations
@@ -140,7 +82,7 @@ def _as_tag(tag: str) -> str:
     return tag
 
 
-SqlText = Annotated[str, BeforeValidator(_as_sql)]
+SqlText = Annotated[str, BeforeValidator(_as_sql, json_schema_input_type=str | float | bool)]
 MonoidName = Annotated[str, AfterValidator(_as_name)]
 
 
@@ -148,11 +90,17 @@ class MonoidPart(Part):
     """A merge of values in SQL, as in `Warehouse.monoid`; Spark checks it when the pipeline is opened."""
 
     type: str
+    """Spark's type of the merged values."""
     zero: SqlText
+    """SQL: the value of no values, such as `array()`."""
     plus: SqlText
+    """SQL: the merge of `a` and `b`, associative and commutative."""
     unit: SqlText | None = None
+    """SQL: the value of one collected `x`; by default `x` itself."""
     inverse: SqlText | None = None
+    """SQL: the value that cancels `a`; without one, deletions recompute their groups."""
     of: str | None = None
+    """The type of collected values; by default `type`."""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> MonoidPart:
@@ -170,10 +118,15 @@ class LoopPart(Part):
     """When a `repeat` ends: a residual, or an error with a contraction, by the numbers of rows with equal key."""
 
     key: Columns
+    """The columns that identify a row of the loop."""
     residual: PositiveFloat | None = None
+    """The loop ends when one more step changes it by no more than this."""
     error: PositiveFloat | None = None
+    """The loop ends when it is within this of its fixpoint; needs `contraction`."""
     contraction: PositiveFloat | None = None
+    """The factor, below 1, to which each step shrinks every difference."""
     norm: Literal["sum", "mean", "max"] = "max"
+    """How the differences of a step are summed up."""
 
     @model_validator(mode="after")
     def _one_end(self) -> LoopPart:
@@ -187,9 +140,12 @@ class LoopPart(Part):
 class ProgramPart(Part):
     """The keys of pipeline.yaml that are for query.mrql alone: arguments, sources of its paths, ends of its loops."""
 
-    args: tuple[Annotated[str, BeforeValidator(_as_text)], ...] = ()
+    args: tuple[Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | float)], ...] = ()
+    """Of query.mrql: the values of `args[0]`, `args[1]` and so on."""
     paths: dict[str, str] = Field(default={})
+    """Of query.mrql: the source of each path that the program names."""
     loops: dict[str, LoopPart] = Field(default={})
+    """Of query.mrql: when each `repeat` ends."""
 
     @property
     def ends(self) -> dict[str, dict[str, Any]]:
@@ -201,8 +157,11 @@ class Partitions(Part):
     """Partitions of input files: one per day between start and end (both included), or any folder names (dynamic)."""
 
     kind: Literal["daily", "dynamic"]
+    """`daily`, or `dynamic` for any folder names."""
     start: Day | None = None
+    """The first day that there can be."""
     end: Day | None = None
+    """The last day; by default there is none."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Partitions:
@@ -238,31 +197,42 @@ class Check(Part):
     """The share of a view that Dagster compares with the batch query after a refresh, and a schedule for all."""
 
     sample: Annotated[str, AfterValidator(check_share)] = "100%"
+    """The share of keys that Dagster compares with the batch query after each refresh."""
     schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None
+    """A cron expression for comparing all keys."""
 
 
 class SparkPart(Part):
     """Spark for this pipeline: heap of the driver, master URL, further settings, use of a warm host."""
 
     memory: Amount | None = None
+    """The heap of Spark's driver, such as `2g`."""
     master: Master | None = None
+    """The master URL, such as `local[2]` or `spark://host:7077`."""
     settings: SparkSettings = Field(default={})
+    """Further settings of Spark; secrets are rejected."""
     warm: Literal["auto", "off", "required"] = "auto"
+    """Whether to use a Spark that `deltafold host` keeps: if there is one, never, or always."""
 
 
 class DatasetPart(Part):
     """The options of one of several datasets: how it is refreshed, its SQL view, and its tags."""
 
     policy: ViewPolicy | None = None
+    """How it is refreshed; by default as the pipeline."""
     publish_as: SqlName | None = None
+    """A SQL view, `database.view`, that shows its answer."""
     tags: tuple[str, ...] = ()
+    """What selections may name, `tag:nightly`."""
 
 
 class DatasetsPart(Part):
     """The files of SQL, each a dataset, and the options of some; files: a pattern, from the pipeline's folder."""
 
     files: str
+    """The files of SQL, as a pattern from the pipeline's folder."""
     options: dict[SourceName, DatasetPart] = Field(default={})
+    """The options of single datasets, by name."""
 
 
 def _as_files(value: object) -> object:
@@ -273,27 +243,51 @@ class Declaration(ProgramPart):
     """The content of one pipeline.yaml, checked, with absolute paths."""
 
     description: str = ""
+    """What the answer is; the comment of its table."""
     group: Annotated[str, AfterValidator(_as_group)] | None = None
+    """The group of the asset in Dagster: letters, digits, `_` and `/`."""
     owners: tuple[Annotated[str, AfterValidator(_as_owner)], ...] = ()
+    """Addresses or `team:NAME`, shown in Dagster."""
     tags: tuple[Annotated[str, AfterValidator(_as_tag)], ...] = ()
+    """What selections may name, `tag:nightly`."""
     sources: dict[SourceName, Source]
+    """The tables of the query, by name; `{}` for a query of constants."""
     partitions: Partitions | None = None
-    datasets: Annotated[DatasetsPart, BeforeValidator(_as_files)] | None = None
+    """The partitions of input files; by default `{kind: dynamic}`."""
+    datasets: Annotated[DatasetsPart, BeforeValidator(_as_files, json_schema_input_type=str | DatasetsPart)] | None = (
+        None
+    )
+    """Instead of query.sql: a pattern of SQL files, each a dataset that may read the others."""
     policy: ViewPolicy = "incremental"
+    """`incremental`; `auto` recomputes where that is needed or quicker; `definition` always runs the whole query."""
     publish: Publish = "auto"
+    """Who can read the answer: any engine (`plain`, `auto` while it is small, `table`), or `fast`: only some."""
     table_properties: dict[str, str] = Field(default={})
+    """Properties of the plain table."""
     cluster_by: list[str] = Field(default=[])
+    """Columns by which the plain table is sorted and clustered."""
     publish_as: SqlName | None = None
+    """A SQL view, `database.view`, that always shows the current answer."""
     on_change: Literal["refuse", "rebuild"] = "refuse"
+    """What a run does if the query, or a column that it reads, changed."""
     on_lost: Literal["refuse", "rebuild"] = "refuse"
+    """What a run does if a source lost what the last refresh read."""
     monoids: dict[MonoidName, MonoidPart] = Field(default={})
+    """Merges of values, which the query calls as `name(collect_list(value))`."""
     chunk: Amount | None = None
+    """A larger change is split into chunks of this size, such as `2g`."""
     schedule: Annotated[str, AfterValidator(cron.check_cron)] | None = None
+    """A cron expression for landing and refreshing, in Dagster."""
     maintain: Annotated[str, AfterValidator(cron.check_cron)] | None = None
+    """A cron expression for compaction and removal of old files, in Dagster."""
     check: Check = Check()
+    """What Dagster compares with the batch query."""
     show_rows_in_errors: StrictBool = False
+    """Whether failures and checks in Dagster may show values of rows."""
     warehouse: FolderOrStore | None = None
+    """Where state and answer are kept: a folder or a URI; by default `.warehouse` beside the pipelines' folder."""
     spark: SparkPart = SparkPart()
+    """The Spark of this pipeline."""
 
     @property
     def partitioning(self) -> Partitions:

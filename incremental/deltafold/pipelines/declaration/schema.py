@@ -181,4 +181,6 @@ def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-Ddl = Annotated[str, BeforeValidator(_as_ddl), AfterValidator(_check_types)]
+Ddl = Annotated[
+    str, BeforeValidator(_as_ddl, json_schema_input_type=str | dict[str, str]), AfterValidator(_check_types)
+]

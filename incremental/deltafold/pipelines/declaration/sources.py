@@ -49,14 +49,18 @@ def _as_list(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-Columns = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Columns = Annotated[
+    tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | list[str]), Field(min_length=1)
+]
 
 
 class ForeignKeyPart(Part):
     """Columns that refer to the primary key of another source, in its order."""
 
     columns: Columns
+    """The columns of this source."""
     source: str
+    """The source whose primary key they refer to."""
 
 
 def _no_secret(options: dict[str, str]) -> dict[str, str]:
@@ -75,12 +79,19 @@ class StreamSource(Part):
     """
 
     format: str
+    """`json`, `csv`, `text`, `parquet`, `orc`, `avro`, `kafka`, or another that Spark streams."""
     path: Location | None = None
+    """Of files: a folder to which files are moved, or a URI."""
     schema_ddl: schema.Ddl = Field(alias="schema")
+    """Spark DDL, or a mapping from column to type."""
     options: Annotated[dict[str, YamlText], AfterValidator(_no_secret)] = Field(default={})
+    """Spark's options of the stream; a value may be `${VARIABLE}`."""
     key: str | None = None
+    """Of a compacted Kafka topic: the column that is the messages' key."""
     malformed: Malformed = "fail"
+    """Whether a record that does not fit stops the landing, or goes to the quarantine."""
     quarantine_limit: StrictInt = 1000
+    """More records in quarantine stop the landing."""
 
     @model_validator(mode="after")
     def _can_be_landed(self) -> StreamSource:
@@ -101,7 +112,9 @@ class ExpirePart(Part):
     """Closes event time that is older than the newest landed one by a duration such as `30 days`."""
 
     column: str
+    """The column with the event time."""
     after: str
+    """How much older than the newest row a row may be, such as `30 days`."""
 
     @field_validator("after")
     @classmethod
@@ -115,13 +128,21 @@ class FilesSource(Part):
     """Input files. schema_ddl is Spark DDL and includes the partition column."""
 
     path: FolderOrStore
+    """A folder or a URI; with `partition_by: day` the files are in `day=2013-01-01/` below it."""
     format: Format
+    """The format of the files."""
     schema_ddl: schema.Ddl = Field(alias="schema")
+    """Spark DDL, or a mapping from column to type; it includes the partition column."""
     partition_by: str | None = None
+    """The column in the names of the folders."""
     options: Options = Field(default={})
+    """Spark's options of the reader."""
     malformed: Malformed = "fail"
+    """Whether a row that does not fit stops the landing, or goes to the quarantine."""
     quarantine_limit: StrictInt = 1000
+    """More rows in quarantine stop the landing."""
     expire: ExpirePart | None = None
+    """Closes event time older than the newest row by this much."""
 
     @model_validator(mode="after")
     def _can_quarantine(self) -> FilesSource:
@@ -152,14 +173,23 @@ class Source(Part):
     """One table of the query, exactly one of: a Delta table by path or name, input files, a stream, a view."""
 
     delta: Location | None = None
+    """The path or URI of a Delta table, whoever writes it."""
     table: TableName | None = None
+    """A Delta table by its name in Spark's catalog."""
     files: FilesSource | None = None
+    """Input files, landed by partition."""
     stream: StreamSource | None = None
+    """A stream; each landing takes what has arrived."""
     view: PipelineName | None = None
+    """The answer of another pipeline in this folder, refreshed first."""
     invariant: StrictBool = False
+    """The source never changes: no change of it is computed."""
     primary_key: Columns = ()
+    """Columns that are never NULL and that no two rows share."""
     foreign_keys: tuple[ForeignKeyPart, ...] = ()
+    """Columns that refer to the primary keys of other sources."""
     append_only: StrictBool = False
+    """Rows are only added; checked, like keys, in each refresh."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Source:

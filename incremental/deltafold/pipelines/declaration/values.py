@@ -183,14 +183,14 @@ def _no_secret(settings: dict[str, str]) -> dict[str, str]:
     return settings
 
 
-YamlText = Annotated[str, BeforeValidator(as_text)]
+YamlText = Annotated[str, BeforeValidator(as_text, json_schema_input_type=str | float | bool)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 PipelineName = Annotated[str, AfterValidator(_as_pipeline_name)]
 Options = Annotated[dict[str, YamlText], AfterValidator(_no_secret)]
 SparkSettings = Annotated[dict[Annotated[str, AfterValidator(_as_setting)], YamlText], AfterValidator(_no_secret)]
 Amount = Annotated[str, AfterValidator(check_size)]
 Master = Annotated[str, AfterValidator(_as_master)]
-Day = Annotated[datetime.date, BeforeValidator(_as_date)]
+Day = Annotated[datetime.date, BeforeValidator(_as_date, json_schema_input_type=datetime.date)]
 
 
 def limit_fault(keys: Collection[str], malformed: str) -> str:
@@ -203,4 +203,4 @@ def limit_fault(keys: Collection[str], malformed: str) -> str:
 class Part(BaseModel):
     """A mapping of pipeline.yaml; unknown keys are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
