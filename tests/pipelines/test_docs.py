@@ -1,13 +1,19 @@
-"""README and docs, executed: Python runs, and commands print what they show but for seconds, jobs and folders."""
+"""README and docs, executed: Python and commands print what the pages show but for seconds, jobs and folders.
+
+--regenerate-golden writes what Python printed into the pages.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +25,8 @@ from tests.night import night
 
 PROJECT = Path(__file__).parents[2]
 PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md")))
+OUTPUT = '```text title="Output"'
+BLOCK = re.compile(rf"(?ms)^```python\n(.*?)^```\n(?:\n{OUTPUT}\n(.*?)^```\n)?")
 VARYING = re.compile(r"\d+\.\d s\b|\d+ Spark jobs?|^  seconds: .*$|^/\S+(?=/\.warehouse/)", re.MULTILINE)
 
 
@@ -47,8 +55,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSessi
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(blocks("python", *PAGES)) == 20
-    assert {command.split()[1] for command, _ in spoken(blocks("console", *PAGES)[0])} >= {
+    assert len(blocks("python", *PAGES)) == 37
+    assert {command.split()[1] for block in blocks("console", *PAGES) for command, _ in spoken(block)} >= {
         "new",
         "run",
         "show",
@@ -77,13 +85,28 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", python(PAGES[0], tmp_path)], check=True, cwd=tmp_path, env=environment)
 
 
+def run_block(block: re.Match[str], names: dict[str, Any], folder: Path) -> str:
+    """Run a block of a page in the program so far; return it with what it printed, if the page shows that."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(block[1].replace("/tmp/", f"{folder}/tmp/"), folder.name, "exec"), names)
+    if block[2] is None:
+        return block[0]
+    output = "\n".join(line.rstrip() for line in printed.getvalue().replace(f"{folder}/tmp/", "/tmp/").splitlines())
+    return f"```python\n{block[1]}```\n\n{OUTPUT}\n{output}\n```\n"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks("python", page)], ids=lambda page: page.stem)
-def test_the_python_of_a_page_runs(elsewhere: Path, spark: SparkSession, page: Path) -> None:
+def test_the_python_of_a_page_runs(elsewhere: Path, spark: SparkSession, page: Path, regenerate: bool) -> None:
     """All blocks of a page in one program: a later one continues an earlier one."""
+    names: dict[str, Any] = {"__name__": page.stem}
+    before = page.read_text(encoding="utf-8")
     try:
-        exec(compile(python(page, elsewhere), page.name, "exec"), {"__name__": page.stem})
+        after = BLOCK.sub(lambda block: run_block(block, names, elsewhere), before)
     finally:
         spark.sql("drop view if exists default.sales_by_day")
+    if regenerate:
+        page.write_text(after, encoding="utf-8")
+    assert VARYING.sub("#", page.read_text(encoding="utf-8")) == VARYING.sub("#", after)
 
 
 def test_the_commands_print_what_the_pages_show(elsewhere: Path) -> None:
