@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.spark.machine import PROJECT
 
+PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+
+
+def paragraphs(page: Path) -> list[str]:
+    """The paragraphs and items of lists of a page, without code, tables, pictures and HTML."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", text)
+    return [part for part in parts if not part.lstrip().startswith(("|", "<", "!"))]
+
 
 def test_the_site_is_built(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Warehouse" in (tmp_path / "reference" / "python-api.html").read_text()
+
+
+def test_the_pictures_are_what_the_script_draws(tmp_path: Path) -> None:
+    script = tmp_path / "pictures.py"
+    script.write_text((PROJECT / "docs" / "pictures.py").read_text())
+    subprocess.run([sys.executable, script], check=True)
+    drawn = {path.name: path.read_text() for path in (tmp_path / "pictures").iterdir()}
+    assert len(drawn) == 4
+    assert drawn == {path.name: path.read_text() for path in (PROJECT / "docs" / "pictures").iterdir()}
+
+
+def test_no_paragraph_is_long() -> None:
+    assert [(page.name, part[:60]) for page in PAGES for part in paragraphs(page) if len(part.split()) > 120] == []
+
+
+def test_the_glossary_is_short() -> None:
+    page = PROJECT / "docs" / "explanation" / "glossary.md"
+    words = re.findall(r"(?m)^\| (?!word|---)([^|]+) \|", page.read_text())
+    assert 10 < len(words) <= 20
