@@ -109,12 +109,12 @@ def draw_refresh() -> Picture:
     picture.text(20, 165, "after a crash", bold=True)
     picture.box(20, 178, 300, 40, "begin again: nothing was written")
     picture.box(
-        326, 178, 554, 40, "the next refresh finishes epoch 3 from the same versions; what was committed is skipped"
+        326, 178, 542, 40, "the next refresh finishes epoch 3 from the same versions,\nand skips what was committed"
     )
     picture.text(20, 245, "readers see", bold=True)
-    picture.box(120, 228, 545, 28, "the answer of epoch 2", YELLOW)
-    picture.box(671, 228, 209, 28, "the answer of epoch 3", GREEN)
-    picture.line(668, 45, 668, 262)
+    picture.box(120, 228, 568, 28, "the answer of epoch 2", YELLOW)
+    picture.box(694, 228, 174, 28, "the answer of epoch 3", GREEN)
+    picture.line(691, 101, 691, 262)
     picture.text(20, 285, "Every commit carries the number of its epoch, so Delta refuses to apply it twice.")
     return picture
 
@@ -142,13 +142,13 @@ def draw_states() -> Picture:
     picture.box(680, 245, 200, 54, "shops: two versions\nof a Delta table")
     picture.arrow(540, 245, 600, 199)
     picture.arrow(780, 245, 720, 199)
-    picture.text(732, 226, "Δ of the join")
+    picture.text(660, 228, "Δ of the join", anchor="middle")
     picture.arrow(660, 145, 660, 99)
-    picture.text(672, 127, "Δ of revenue: removed values, added values")
+    picture.text(672, 127, "Δ of revenue")
     picture.text(20, 260, "The answer is computed from the", color=INK)
     picture.text(20, 280, "rows of state_2 that changed.", color=INK)
     picture.line(330, 75, 440, 72)
-    picture.line(330, 155, 440, 172)
+    picture.line(365, 155, 440, 172)
     return picture
 
 
