@@ -31,7 +31,7 @@ from deltafold.algebra.errors import (
     StorageError,
     UsageError,
 )
-from deltafold.algebra.local_path import is_remote, locate_folder
+from deltafold.algebra.local_path import is_remote, is_uri, locate_folder
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plain_options import PlainOptions, Publish
 from deltafold.algebra.results import html
@@ -46,8 +46,8 @@ from deltafold.compilation import Policy, Remedy, check_options
 from deltafold.display import show_progress
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
-from deltafold.lake.remote.lease import check_store
-from deltafold.lake.remote.remote_path import Place, RemotePath, place_of
+from deltafold.lake.records import records_at
+from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.language.loops.functions import fixpoint, iterate, nearest
 from deltafold.language.monoids import analyse_monoid, register_monoids
 from deltafold.language.mrql.program.query import Mrql
@@ -84,7 +84,7 @@ class Warehouse:
             raise UsageError(f"tuning: {tuning!r} is not valid. Give a Tuning, such as Tuning(buckets=16).")
         self.tuning = tuning or Tuning()
         self.lake = lake or DELTA
-        if self.lake is DELTA and isinstance(self.root, Path):
+        if self.lake is DELTA:
             check_default_file_system(spark, self.root)
         self._catalog = SourceCatalog(
             Declared(spark=spark, root=self.root, lake=self.lake, lock_seconds=self.tuning.landing_lock_seconds), {}
@@ -270,7 +270,7 @@ class Warehouse:
 
     def _check_case(self, name: str) -> None:
         """Raise UsageError for a view whose name differs only in case: some file systems have one folder for both."""
-        views = {*self._catalog.made, *(folder.name for folder in (self.root / "views").glob("*"))}
+        views = {*self._catalog.made, *records_at(self.root / "views").folders()}
         if other := next((view for view in views if view != name and view.lower() == name.lower()), None):
             raise UsageError(
                 f"view {name}: there is a view {other} (names that differ only in case are the same). "
@@ -296,9 +296,7 @@ def _summary(view: View) -> str:
 
 def locate_root(root: str | Place) -> Place:
     """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
-    if isinstance(root, RemotePath):
-        return root
-    address = locate_folder("warehouse", root)
+    address = locate_folder("warehouse", root if isinstance(root, str | Path) else str(root))
     if is_remote(address) and has_password(address):
         raise SourceError(f"warehouse {mask_secrets(address)}: the address contains a password. {INSTEAD}.")
     return place_of(address)
@@ -311,16 +309,13 @@ def check_arguments(spark: object, root: Place) -> None:
         raise UsageError(
             f"warehouse {root}: {type(spark).__name__} is not a Spark session. Pass one with Delta, such as start()."
         )
-    if isinstance(root, RemotePath):
-        check_store(root)
+    records_at(root).check_root()
+
+
+def check_default_file_system(spark: SparkSession, root: Place) -> None:
+    """Raise SourceError if Spark's default file system, for a root without a scheme, is not this machine's."""
+    if is_uri(str(root)):
         return
-    existing = next((folder for folder in (root, *root.parents) if folder.exists()), None)
-    if existing is not None and not existing.is_dir():
-        raise SourceError(f"warehouse {root}: {existing} is not a folder. Name another folder.")
-
-
-def check_default_file_system(spark: SparkSession, root: Path) -> None:
-    """Raise SourceError if Spark's default file system, for paths without a scheme, is not this machine's."""
     default = catalyst.default_file_system(spark)
     if not default.startswith("file:"):
         raise SourceError(

@@ -36,14 +36,15 @@ ROOMS = (
     "store.dependents",
 )
 EXEMPT = {
-    "lake.durable:lock",  # writes who holds the lock, which only the sentence of a BusyError reads
-    "lake.durable:write_durably",  # each function that calls it is a point
+    "lake.durable:LocalRecords.lock",  # writes who holds the lock, which only the sentence of a BusyError reads
+    "lake.durable:LocalRecords.put",  # each function that calls it is a point
+    "lake.durable:LocalRecords.delete",  # likewise
     "lake.log.delta_log:latest_snapshot",  # `update` of a Delta log reads it
 }
 CALLS = {
     "save", "saveAsTable", "insertInto", "execute", "executeCompaction", "executeZOrderBy", "vacuum", "delete",
-    "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "rmtree", "copyfile", "copytree",
-    "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
+    "update", "restoreToVersion", "write_text", "write_bytes", "unlink", "rename", "erase", "rmtree", "copyfile",
+    "copytree", "dump", "symlink_to", "hardlink_to", "link", "copyfileobj", "truncate", "commit",
     "writeFiles", "awaitTermination", "buildRowIndexSetsForFilesMatchingCondition",
 }  # fmt: skip
 
@@ -128,7 +129,9 @@ def writes(node: ast.AST) -> bool:
         return any(mode[:1] in "wax" and mode for mode in modes)
     if name == "sql":
         return any(word in ast.unparse(arg) for arg in node.args for word in ("CREATE ", "DROP ", "OPTIMIZE "))
-    return name in ("write_durably", "replace_file") or (name in CALLS and isinstance(node.func, ast.Attribute))
+    if name == "put":
+        return isinstance(node.func, ast.Attribute) and "records" in ast.unparse(node.func.value)
+    return name == "replace_file" or (name in CALLS and isinstance(node.func, ast.Attribute))
 
 
 @contextmanager
@@ -173,6 +176,8 @@ def subject(args: tuple[Any, ...]) -> str:
             return arg.name
         if hasattr(arg, "path"):
             return "/".join(str(arg.path).split("/")[-2:])
+        if isinstance(arg, str):
+            return arg
         if hasattr(arg, "epoch"):
             return f"epoch {arg.epoch}"
     return ""

@@ -25,7 +25,7 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("by definition", "change that cancels out", ("after Journal.remove", 1)),
     ("view over a view", "first load", ("before Readers.add", 1)),
     ("view over a view", "change", 9),  # the view below has ended its epoch, the one above has not
-    ("view over a view", "branch", ("after Folder.move_to", 1)),
+    ("view over a view", "branch", ("after LocalRecords.move_to", 1)),
     ("bag", "first load", ("before PointerFile.write", 1)),
     ("plain", "change", ("after MemoryLog.advance", 2)),  # the plain table is written, readers are not pointed to it
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),

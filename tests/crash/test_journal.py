@@ -13,7 +13,7 @@ import pytest
 
 from deltafold.algebra.errors import BusyError, StateError
 from deltafold.algebra.results.report import Report
-from deltafold.lake.durable import lock
+from deltafold.lake.durable import LocalRecords
 from deltafold.store.history import Begun, Finished, Intent, Pin
 from deltafold.store.journal import Journal
 from tests.crash.points import Killed, watched
@@ -21,8 +21,8 @@ from tests.crash.points import Killed, watched
 HOLD = """
 import sys, time
 from pathlib import Path
-from deltafold.lake.durable import lock
-with lock(Path(sys.argv[1]), "view v", "refreshed", 5):
+from deltafold.lake.durable import LocalRecords
+with LocalRecords(Path(sys.argv[1])).lock("view v", "refreshed", 5):
     print("holding", flush=True)
     time.sleep(600)
 """
@@ -134,14 +134,14 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     ended: list[float] = []
 
     def hold() -> None:
-        with lock(tmp_path, "view v", "refreshed", 5):
+        with LocalRecords(tmp_path).lock("view v", "refreshed", 5):
             time.sleep(0.5)
             ended.append(time.monotonic())
 
     thread = threading.Thread(target=hold)
     thread.start()
     time.sleep(0.2)
-    with lock(tmp_path, "view v", "refreshed", 5):
+    with LocalRecords(tmp_path).lock("view v", "refreshed", 5):
         assert ended
         assert ended[0] <= time.monotonic()
     thread.join()
@@ -153,11 +153,11 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"holding\n"
     said = rf"^source s: it is being landed by process {holder.pid} since .*. Try again"
-    with pytest.raises(BusyError, match=said), lock(tmp_path, "source s", "landed", 0.1):
+    with pytest.raises(BusyError, match=said), LocalRecords(tmp_path).lock("source s", "landed", 0.1):
         pass
     holder.kill()
     holder.wait()
     assert (tmp_path / ".owner").exists()
-    with lock(tmp_path, "view v", "refreshed", 0.1):
+    with LocalRecords(tmp_path).lock("view v", "refreshed", 0.1):
         pass
     assert not (tmp_path / ".owner").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deltafold.lake.delta_table import DeltaTable
-from deltafold.lake.durable import Folder
+from deltafold.lake.durable import LocalRecords
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
 from deltafold.lake.memory.log import MemoryLog
@@ -38,15 +38,15 @@ SPARK = (
 )
 SET_UP = {*(f"spark.{name}" for name in SPARK), "display", "operations.metrics"}
 # test_remote_warehouse.py stops at each of their acts
-AT_A_URI = {f"lake.remote.{name}" for name in ("lease", "objects", "remote_path")}
+AT_A_URI = {f"lake.remote.{name}" for name in ("lease", "objects", "remote_records")}
 OF_A_LANDING = {"DeltaTable.replace_where", "Manifest.remember"}  # tests/landing stops at each of its points
 OF_A_LANDING |= writers("landing.streams.arrivals") | writers("landing.streams.position")  # test_streams.py
 OF_A_LANDING |= writers("landing.input_folder")  # the next landing clears what a crash leaves (test_containment.py)
 UPKEEP = ("sort", "compact", "remove_older", "clone", "restore")
 OF_UPKEEP = {
     "Journal.prune",
-    "Folder.remove",
-    "Folder.move_to",
+    "LocalRecords.remove",
+    "LocalRecords.move_to",
     *(f"DeltaTable.{name}" for name in UPKEEP),
 }  # some of these are enough
 
@@ -69,7 +69,7 @@ def test_the_writes_we_know_of_are_found() -> None:
     known = {f"lake.delta_table:DeltaTable.{name}" for name in ("_write", "merge", "replace_where", *UPKEEP)}
     known |= {f"lake.log.direct_commit:DirectCommit.{name}" for name in ("write_files", "finish")}
     known |= {"lake.log.direct_merge:DirectMerge.write_vectors"}
-    known |= {"lake.durable:Folder.remove", "lake.durable:Folder.move_to"}
+    known |= {"lake.durable:LocalRecords.remove", "lake.durable:LocalRecords.move_to"}
     known |= {
         "store.journal:Journal._write",
         "store.journal:Journal.remove",
@@ -100,7 +100,7 @@ def test_watching_wraps_every_write_and_puts_it_back(tmp_path: Path) -> None:
         DirectCommit,
         DirectMerge,
         MemoryLog,
-        Folder,
+        LocalRecords,
         Journal,
         Manifest,
         Readers,

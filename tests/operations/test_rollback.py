@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from deltafold.algebra.errors import BusyError, ChangedQueryError, SourceError, StateError, UsageError
-from deltafold.lake.durable import lock
+from deltafold.lake.durable import LocalRecords
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 QUERY = "select k, sum(v) s, min(v) lo from t group by k"
@@ -139,7 +139,8 @@ def test_a_branch_goes_its_own_way(sandbox: MemorySandbox, monkeypatch: pytest.M
     changed.drop()
     checked(view)
     sandbox.tune(lock_seconds=0.1)
-    with lock(Path(view.path).parents[1], "view original", "refreshed", 1), pytest.raises(BusyError, match="original"):
+    records = LocalRecords(Path(view.path).parents[1])
+    with records.lock("view original", "refreshed", 1), pytest.raises(BusyError, match="original"):
         view.drop()
     view.drop()
     view.drop()

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import StateError
 from deltafold.api import Delta, Files, Policy, Tuning, View, Warehouse
 from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.operations.retention import pinned_base_versions
 from deltafold.spark.catalyst import JavaError
@@ -68,8 +69,8 @@ class SoakSandbox:
     @property
     def views(self) -> tuple[str, ...]:
         """The views, with the branches that there are."""
-        folders = sorted((self.root / "views").glob(f"*{BRANCH}*"))
-        return (*self.names, *(folder.name for folder in folders if not folder.name.startswith(".")))
+        folders = records_at(self.root / "views").folders(f"*{BRANCH}*")
+        return (*self.names, *(folder for folder in folders if not folder.startswith(".")))
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -133,7 +134,9 @@ class SoakSandbox:
     def needed(self, table: str) -> int | None:
         """The oldest version of a table of others that some view, or a reader of it, stands at."""
         folders = [self.root / "views" / name for name in self.views]
-        found = [stand for folder in folders if folder.is_dir() for _, stand in pinned_base_versions(folder)]
+        found = [
+            stand for folder in folders if records_at(folder).exists() for _, stand in pinned_base_versions(folder)
+        ]
         return min((v for stand in found for way, v in stand.items() if way.split("/")[-1] == table), default=None)
 
     def wrong(self, name: str) -> str | None:

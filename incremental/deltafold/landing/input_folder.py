@@ -20,7 +20,6 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any, cast
@@ -30,7 +29,8 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import DeltafoldError, SourceError
 from deltafold.algebra.local_path import is_remote
 from deltafold.algebra.sources import Files
-from deltafold.lake.durable import Folder, make_private
+from deltafold.lake.durable import LocalRecords, make_private
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.objects import copy_to_local, walk_folder
 from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.containment import is_shared, open_file_within, open_folder_of
@@ -45,7 +45,6 @@ from deltafold.landing.folder import (
     partitions_in,
     refuse_folder,
 )
-from deltafold.spark.cache import cache_folder
 
 COPIES_AT_ONCE = 8
 NANOSECONDS_PER_MILLISECOND = 1_000_000
@@ -91,7 +90,7 @@ class Staging:
 
     def clear(self) -> None:
         """Remove the private folder, and what a crash may have left in it."""
-        Folder(self.folder).remove()
+        LocalRecords(self.folder).remove()
 
     def _link(self, path: Path, target: Path) -> bool:
         """Link a file, and return whether that was possible. Raises SourceError for one that was replaced by a link."""
@@ -185,13 +184,13 @@ class StoreFolder:
                 f"source {self.source}: files of a store are copied to this machine, where the workers of {master} do "
                 "not see them. Land them with a local Spark, or declare the folder as the path of a stream."
             )
-        Folder(self.root).remove()
+        LocalRecords(self.root).remove()
         try:
             with self._name_store():
                 make_private(self.root)
                 yield
         finally:
-            Folder(self.root).remove()
+            LocalRecords(self.root).remove()
 
     @contextmanager
     def stage(self, partitions: Sequence[Partition]) -> Generator[Path]:
@@ -253,8 +252,5 @@ InputFolder = LocalFolder | StoreFolder
 
 def open_input(spark: SparkSession, source: str, files: Files, record: Place) -> InputFolder:
     """Return the folder of a source's files; record: the folder of the record of its landings."""
-    if isinstance(record, Path):
-        copies = record / "incoming"
-    else:
-        copies = cache_folder("incoming", private=True) / sha256(str(record).encode()).hexdigest()[:16]
+    copies = records_at(record).local_folder("incoming")
     return StoreFolder(spark, source, files, copies) if is_remote(files.path) else LocalFolder(source, files, copies)

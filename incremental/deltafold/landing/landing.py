@@ -22,8 +22,8 @@ from pyspark.sql.types import DataType, StringType, StructType
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.results.report import Landing
 from deltafold.algebra.sources import Files
-from deltafold.lake.durable import lock, make_private, write_durably
 from deltafold.lake.protocol import Table
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.landing.folder import Facts, Partition, explain_read_errors
 from deltafold.landing.input_folder import InputFolder, open_input
@@ -44,6 +44,7 @@ class LandedFiles:
     digest: str
 
 
+MANIFEST = "manifest.json"
 PENDING = LandedFiles([], "")  # differs from every partition that has files
 
 
@@ -62,7 +63,7 @@ class Manifest:
     def read(self) -> dict[str, LandedFiles] | None:
         """Return the landed partitions; None if there is no valid manifest."""
         try:
-            content = json.loads((self.folder / "manifest.json").read_text())
+            content = json.loads(records_at(self.folder).get(MANIFEST))
             if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
                 return None
             return {key: LandedFiles(**entry) for key, entry in content["partitions"].items()}
@@ -77,7 +78,8 @@ class Manifest:
         """Record the landed partitions, atomically; None: they are unknown."""
         recorded = {key: asdict(entry) for key, entry in (partitions or {}).items()}
         content = {"declared": self.declared, "settings": self.settings, "partitions": recorded}
-        write_durably(self.folder / "manifest.json", json.dumps({} if partitions is None else content, sort_keys=True))
+        text = json.dumps({} if partitions is None else content, sort_keys=True)
+        records_at(self.folder).put(MANIFEST, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +135,9 @@ class FileLander:
 
     def _replace_changed(self, partitions: Sequence[str] | None, *, replay: bool) -> Landing:
         start = time.monotonic()
-        source_lock = lock(self.folder, f"source {self.name}", "landed", self.lock_seconds, private=True)
+        source_lock = records_at(self.folder).lock(f"source {self.name}", "landed", self.lock_seconds, private=True)
         with source_lock, self._input.open(), explain_read_errors(self.name):
-            if isinstance(self.folder, Path) and list_readings(self.folder):
+            if list_readings(self.folder):
                 raise SourceError(
                     f"source {self.name}: declared as files, but its landed table was landed from a stream. "
                     "Declare the files under another name."
@@ -171,7 +173,7 @@ class FileLander:
         changed = [changes.present[p] for p in changes.changed]
         replaces_all = changes.replaces_all or self.table.version() is None
         for table in (self.table, self.quarantine.table):
-            make_private(place_of(table.path).parent)  # before Spark does
+            records_at(place_of(table.path).parent).create()  # before Spark does
         with self._input.stage(changed) as staged:
             self._manifest.begin(
                 None if changes.manifest_lost else changes.recorded, [*changes.changed, *changes.removed]

@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from deltafold.algebra.errors import DeltafoldError, StateError
 from deltafold.algebra.results.notes import Branched
 from deltafold.algebra.results.report import BRANCHED
-from deltafold.lake.durable import Folder, lock, make_shared
-from deltafold.lake.remote.remote_path import Place, RemotePath
+from deltafold.lake.records import records_at
+from deltafold.lake.remote.remote_path import Place
 from deltafold.operations.metrics import metrics_of
 from deltafold.refresh.sources.upstream import Inputs
 from deltafold.spark.catalyst import JavaError
@@ -30,7 +29,7 @@ from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Finished
-from deltafold.store.journal import Journal
+from deltafold.store.journal import JOURNAL
 from deltafold.store.snapshot import LastAnswer, answer_table
 from deltafold.store.view_store import Store
 from deltafold.telemetry import now
@@ -85,9 +84,9 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
     Raises StateError if the target exists already, or the original has no finished epoch.
     """
     _check_free(target)
-    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
+    with store.lock("refreshed or maintained"):
         entry = LastAnswer(store).entry
-        make_shared(target.folder.parent)
+        records_at(target.folder.parent).create(shared=True)
         folder = target.folder.parent.resolve() / target.folder.name
         written = entry.after.items()
         versions = {f"g{entry.intent.generation}/{name}": version for name, version in written if version is not None}
@@ -97,22 +96,16 @@ def create_branch(store: Store, target: Store, inputs: Inputs) -> None:
             )
         Readers(store.folder).add(Reader(str(folder), "", versions))
         inputs.announce_chain(folder)
-        if isinstance(folder, RemotePath):
-            with lock(folder, f"view {target.view}", "branched", target.tuning.lock_seconds):
-                _check_free(target)
-                _clone_tables(store, target, entry)
-        else:
-            scratch = replace(target, folder=folder.with_name(f".{folder.name}.branch"))
-            _clone_tables(store, scratch, entry)
-            Folder(scratch.folder).move_to(folder)
-    with lock(target.folder, f"view {target.view}", "refreshed or maintained", target.tuning.lock_seconds):
+        with records_at(folder).build(f"view {target.view}", target.tuning.lock_seconds) as scratch:
+            _check_free(target)
+            _clone_tables(store, replace(target, folder=scratch), entry)
+    with target.lock("refreshed or maintained"):
         AnswerPointer(target).begin()
 
 
 def _check_free(target: Store) -> None:
     """Raise StateError if there is a view of this name."""
-    is_remote = isinstance(target.folder, RemotePath)
-    if target.journal.last() is not None if is_remote else target.folder.exists():
+    if not records_at(target.folder).is_free() or target.journal.last() is not None:
         raise StateError(f"view {target.view}: it exists already, in {target.folder}. Choose another name, or drop it.")
 
 
@@ -123,39 +116,22 @@ def drop_view(store: Store, declared: Collection[str] = (), *, force: bool = Fal
     Raises StateError while it has branches or a view reads it, BusyError while it is refreshed. A crash may leave a
     hidden folder, which the next drop of a view of this name removes.
     """
-    if not store.folder.exists():
+    if not records_at(store.folder).exists():
         if not force:
             _check_unread(store, declared)
         AnswerPointer(store).drop_sql_views()  # the folder may have been removed by other means
         return
-    with lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds):
+    with store.lock("refreshed or maintained"):
         readers = Readers(store.folder)
         readers.check_no_branch(store.view)
         if not force:
             _check_unread(store, {*declared, *readers.views(partial(_has_pinned_table, store))})
         AnswerPointer(store).drop_sql_views()
-        hidden = _hide_folder(store.folder)
+        hidden = records_at(store.folder).withdraw(JOURNAL)
     if hidden is not None:
-        Folder(hidden).remove()
+        hidden.remove()
     if metrics := metrics_of(store):
         metrics.forget()
-
-
-def _hide_folder(folder: Place) -> Path | None:
-    """Turn a view's folder into a hidden one, atomically, and return that, whose tables are to be removed.
-
-    At a URI nothing can be renamed: there a view ceases to exist with its journal, which is removed first. Its folder
-    is removed here, under its lease, and None returned: afterwards it may be the folder of a new view.
-    """
-    if isinstance(folder, RemotePath):
-        for entry in sorted((folder / "journal").glob("g*-e*.json")):
-            entry.erase()  # the oldest first: what a crash leaves is the end of the journal, not its beginning
-        folder.remove()
-        return None
-    hidden = folder.with_name(f".{folder.name}.dropped")
-    Folder(hidden).remove()
-    Folder(folder).move_to(hidden)
-    return hidden
 
 
 def _has_pinned_table(store: Store, pin: AnswerPin) -> bool:
@@ -176,7 +152,7 @@ def _check_unread(store: Store, readers: Collection[str]) -> None:
 
 def _clone_tables(store: Store, scratch: Store, entry: Finished) -> None:
     """Clone the tables of an epoch into a folder, with a journal of that epoch alone, which is written last."""
-    Folder(scratch.folder).remove()
+    records_at(scratch.folder).remove()
     after = dict[str, int | None]()
     scratch.create_folders(1, entry.after, answer_table(store.view, entry))
     try:
@@ -196,7 +172,7 @@ def _clone_tables(store: Store, scratch: Store, entry: Finished) -> None:
         entry.report, view=scratch.view, generation=1, verdict=BRANCHED, notes=notes, finished=now(), below=(),
         lost="",
     )  # fmt: skip
-    journal = Journal(scratch.folder / "journal")
+    journal = scratch.journal
     if recipe := store.journal.recipe(intent.fingerprint):
         journal.record(recipe)
     journal.finish(Finished(intent, report, after))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.store.answer_pointer import PointerFile
 from deltafold.store.dependents import Readers
@@ -38,7 +39,7 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
     for reader in Readers(folder).all():
         who = place_of(reader.folder).name
         for name, version in reader.tables.items():
-            if (place_of(reader.folder) / "g1").is_dir():
+            if records_at(place_of(reader.folder) / "g1").exists():
                 yield Need(name, version, f"branch {who}")
         for entry in _entries_with_pins(reader.journal):
             pin = entry.intent.sources.get(reader.source)
@@ -52,8 +53,8 @@ def needs_of_view(folder: Place) -> Iterator[Need]:
 
 def needs_of_sources(views: Place) -> Iterator[Need]:
     """Return the versions of a warehouse's sources that its views, and all views above, need; views: their folder."""
-    for folder in sorted((path for path in views.glob("[!.]*") if (path / "journal").is_dir()), key=str):
-        for who, versions in pinned_base_versions(folder):
+    for view in records_at(views).folders("[!.]*"):
+        for who, versions in pinned_base_versions(views / view):
             for source, version in versions.items():
                 if "/" not in source:
                     yield Need(source, version, f"view {who}")

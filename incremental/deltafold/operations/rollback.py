@@ -22,7 +22,6 @@ from deltafold.algebra.results.formats import format_count
 from deltafold.algebra.results.notes import FilesGone, Rebucketed, RolledBack
 from deltafold.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
 from deltafold.dataflow.publish import COPIES_PER_EPOCH, COPY
-from deltafold.lake.durable import lock
 from deltafold.lake.physical_layout import arrange
 from deltafold.operations.metrics import update_metrics
 from deltafold.refresh.compatibility import check_layout
@@ -109,7 +108,7 @@ class Rollback:
     def _lock(self, what: str) -> Generator[Work]:
         """Take the view's lock, log the work, and write the view's metrics after it."""
         store = self._store
-        held = lock(store.folder, f"view {store.view}", "refreshed or maintained", store.tuning.lock_seconds)
+        held = store.lock("refreshed or maintained")
         with update_metrics(store, self._inputs), log_work(what, {"view": store.view}) as work, held:
             store.journal.forget_copy()
             yield work

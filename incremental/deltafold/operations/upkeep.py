@@ -17,8 +17,8 @@ from deltafold.algebra.errors import DeltafoldError, StateError, UsageError
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.results.report import Report
 from deltafold.algebra.results.upkeep import TableUpkeep, Upkeep
-from deltafold.lake.durable import Folder, lock
 from deltafold.lake.protocol import HOUR, PartitionFiles, Table
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, check_leases
 from deltafold.landing.folder import HIVE_NULL
 from deltafold.landing.writer import partition_condition
@@ -70,7 +70,8 @@ class _UpkeepRun:
             tables[PLAIN] = self._vacuum(plain, done, ())
         for name, pin in last.intent.sources.items():
             table = self._table("sources", name)
-            if not isinstance(pin, AnswerPin) and (self._root / "landed" / name).is_dir() and is_pinned(pin, table):
+            is_landed = not isinstance(pin, AnswerPin) and records_at(self._root / "landed" / name).exists()
+            if is_landed and is_pinned(pin, table):
                 self._show_progress(f"landed {name}")
                 tables[f"landed/{name}"] = self._maintain_landed(name, table)
                 quarantine = self._table("quarantine", name)
@@ -118,13 +119,9 @@ class _UpkeepRun:
 
     def _maintain_landed(self, name: str, table: Table, *, pinned: bool = True) -> TableUpkeep:
         """Maintain a landed source or its quarantine, under its lock; pinned: views may pin versions of it."""
-        with lock(
-            self._root / "landed" / name,
-            f"source {name}",
-            "landed or maintained",
-            self.store.tuning.landing_lock_seconds,
-            private=True,
-        ):
+        seconds = self.store.tuning.landing_lock_seconds
+        landed = records_at(self._root / "landed" / name)
+        with landed.lock(f"source {name}", "landed or maintained", seconds, private=True):
             files = table.size()[0]
             column = table.partition
             parts = self._find_fragmented(table.partitions(self.store.tuning.small_file_bytes))
@@ -163,12 +160,10 @@ class _UpkeepRun:
         """Remove the tables of superseded generations that are old enough and unread, and of copies that failed."""
         needed = {current, *(int(need.table.partition("/")[0][1:]) for need in needs)}
         removed: list[int] = []
-        for folder in sorted(self.store.folder.glob("g*"), key=str):
-            number = int(folder.name[1:]) if folder.is_dir() and folder.name[1:].isdigit() else current
-            if number in needed or not (number > current or self._is_superseded(number)):
-                continue
-            Folder(folder).remove()
-            removed.append(number)
+        for number in self.store.generations():
+            if number not in needed and (number > current or self._is_superseded(number)):
+                records_at(self.store.folder / f"g{number}").remove()
+                removed.append(number)
         return tuple(removed)
 
     def _is_superseded(self, generation: int) -> bool:
@@ -216,7 +211,7 @@ def upkeep(
 def _upkeep_locked(store: Store, mode_policy: ModePolicy, hours: float, progress: Progress | None) -> Upkeep:
     """Check that the view can be maintained, take its lock, and run all steps."""
     view = store.view
-    with lock(store.folder, f"view {view}", "refreshed or maintained", store.tuning.lock_seconds):
+    with store.lock("refreshed or maintained"):
         newest = store.journal.forget_copy()
         if newest is None:
             raise never_refreshed(view)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from deltafold.algebra.errors import DeltafoldWarning, LostSourceError, QueryError
 from deltafold.algebra.results.notes import EarlierEpoch
 from deltafold.algebra.results.report import RESUMED, Report
-from deltafold.lake.durable import lock
 from deltafold.lake.log.delta_log import cached_snapshots
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place
 from deltafold.refresh.compatibility import REBUILD, Redefinition, check_tables
 from deltafold.refresh.decide import (
@@ -415,6 +415,6 @@ def lock_views(
     folders = {folder: inputs.view, **{path: below.store.view for path, below in read.items()}}
     with ExitStack() as own, ExitStack() as below:
         for path in sorted(folders, key=str):
-            held = lock(path, f"view {folders[path]}", "refreshed", seconds)
+            held = records_at(path).lock(f"view {folders[path]}", "refreshed", seconds)
             (own if path == folder else below).enter_context(held)
         yield below

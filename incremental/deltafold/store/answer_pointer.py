@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from deltafold.algebra.errors import CatalogError, StateError
 from deltafold.algebra.plan import Column
 from deltafold.algebra.results.address import Address, is_same_name
-from deltafold.lake.durable import write_durably
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from deltafold.spark.job_stats import Cost
@@ -27,6 +27,7 @@ from deltafold.store.snapshot import answer_table
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work, now
 
+CURRENT = "current.json"
 OWNER = "deltafold.owner"
 
 
@@ -39,17 +40,13 @@ class PointerFile:
     def read(self) -> Address | None:
         """Return the address in the file; None if the file is missing or damaged."""
         try:
-            return Address.from_json(self._path.read_text(encoding="utf-8"))
+            return Address.from_json(records_at(self.folder).get(CURRENT))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, address: Address) -> None:
         """Replace the file, atomically."""
-        write_durably(self._path, json.dumps(asdict(address), indent=2))
-
-    @property
-    def _path(self) -> Place:
-        return self.folder / "current.json"
+        records_at(self.folder).put(CURRENT, json.dumps(asdict(address), indent=2))
 
 
 class AnswerPointer:

@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from deltafold.algebra.errors import StateError
-from deltafold.lake.durable import make_private, write_durably
+from deltafold.lake.records import RecordStore, records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.store.history import AnswerPin
 from deltafold.store.journal import Journal
+
+READERS = "readers"
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,22 @@ class Readers:
     def add(self, reader: Reader) -> None:
         """Record a reader, if it is not recorded yet."""
         name = hashlib.sha256(f"{reader.folder}\n{reader.source}".encode()).hexdigest()[:16]
-        path = self.folder / "readers" / f"{name}.json"
         text = json.dumps(asdict(reader), sort_keys=True)
         with suppress(FileNotFoundError):
-            if path.read_text() == text:
+            if self._records.get(f"{name}.json") == text:
                 return
-        make_private(path.parent)
-        write_durably(path, text)  # the file of one reader, which one process at a time refreshes
+        self._records.create()
+        self._records.put(f"{name}.json", text)  # the file of one reader, which one process at a time refreshes
 
     def all(self) -> tuple[Reader, ...]:
         """Return the readers that still exist."""
-        readers = [self._read(path) for path in sorted((self.folder / "readers").glob("*.json"), key=str)]
-        return tuple(reader for reader in readers if place_of(reader.folder).is_dir())
+        readers = map(self._read, self._records.names("*.json"))
+        return tuple(reader for reader in readers if records_at(place_of(reader.folder)).exists())
 
     def branches(self) -> tuple[str, ...]:
         """Return the names of the branches whose first generation, which shares files with this view, still exists."""
         folders = [place_of(reader.folder) for reader in self.all() if reader.tables]
-        return tuple(folder.name for folder in folders if (folder / "g1").is_dir())
+        return tuple(folder.name for folder in folders if records_at(folder / "g1").exists())
 
     def views(self, holds: Callable[[AnswerPin], bool]) -> tuple[str, ...]:
         """Return the names of the views above whose last epoch reads this one, or that have no epoch yet.
@@ -73,12 +74,16 @@ class Readers:
         if branches := self.branches():
             raise StateError(f"view {view}: its branches read its files. Drop {', '.join(branches)} first.")
 
-    def _read(self, path: Place) -> Reader:
+    @property
+    def _records(self) -> RecordStore:
+        return records_at(self.folder / READERS)
+
+    def _read(self, name: str) -> Reader:
         try:
-            return Reader(**json.loads(path.read_text()))
+            return Reader(**json.loads(self._records.get(name)))
         except (ValueError, TypeError) as error:
             raise StateError(
-                f"{path}: the record of a reader of the view is damaged. Remove it and refresh."
+                f"{self.folder / READERS / name}: the record of a reader of the view is damaged. Remove it and refresh."
             ) from error
 
 

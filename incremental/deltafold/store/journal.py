@@ -18,15 +18,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from deltafold.algebra.errors import StateError
 from deltafold.algebra.recipe import Recipe
 from deltafold.algebra.results.report import REBUCKETED, Report
-from deltafold.lake.durable import make_private, write_durably
-from deltafold.lake.remote.remote_path import Place, RemotePath
-from deltafold.spark.java_errors import storage_errors
+from deltafold.lake.records import records_at
+from deltafold.lake.remote.remote_path import Place
 from deltafold.store.history import (
     WHOLE,
     AnswerPin,
@@ -45,6 +43,7 @@ from deltafold.store.history import (
     number_of,
 )
 
+JOURNAL = "journal"
 FORMAT = 1  # version of journal and state tables; a newer one is refused
 
 
@@ -63,6 +62,7 @@ class Journal:
 
     def __init__(self, folder: Place) -> None:
         self.folder = folder
+        self._records = records_at(folder)
 
     def last(self) -> Event | None:
         """Return the newest epoch of the newest generation. Raises StorageError if the journal may not be read."""
@@ -83,12 +83,12 @@ class Journal:
 
     def numbers(self) -> tuple[tuple[int, int], ...]:
         """Return generation and number of every epoch, oldest first; reads no file."""
-        names = (file.name.removesuffix(".json").split("-") for file in self._files())
+        names = (file.removesuffix(".json").split("-") for file in self._files())
         return tuple((int(generation[1:]), int(epoch[1:])) for generation, epoch in names)
 
     def entry(self, generation: int, epoch: int) -> Event:
         """Return one epoch."""
-        return self._read(self._path(generation, epoch))
+        return self._read(_file_of(generation, epoch))
 
     def last_complete(self) -> Finished | None:
         """Return the newest epoch that is finished and has reached its pinned versions."""
@@ -110,25 +110,25 @@ class Journal:
 
     def begin(self, event: Begun | Copying | Failed) -> None:
         """Write an unfinished epoch, atomically."""
-        self._write(self._path(*number_of(event)), _content_of(event))
+        self._write(_file_of(*number_of(event)), _content_of(event))
 
     def finish(self, event: Finished) -> None:
         """Complete an epoch with its report and the versions of its tables after it."""
-        self._write(self._path(*number_of(event)), _content_of(event))
+        self._write(_file_of(*number_of(event)), _content_of(event))
 
     def remove(self, intent: Intent) -> None:
         """Remove the entry of an epoch that changed nothing."""
-        self._path(intent.generation, intent.epoch).unlink(missing_ok=True)
+        self._records.delete(_file_of(intent.generation, intent.epoch))
 
     def record(self, recipe: Recipe) -> None:
         """Record the recipe of a fingerprint, if it is not recorded yet."""
         if self.recipe(recipe.fingerprint) is None:
-            self._write(self._recipe_path(recipe.fingerprint), dataclasses.asdict(recipe))
+            self._write(_recipe_file(recipe.fingerprint), dataclasses.asdict(recipe))
 
     def recipe(self, fingerprint: str) -> Recipe | None:
         """Return the recipe from which a state of this fingerprint was built; None if unknown or unreadable."""
         try:
-            return Recipe.from_json(self._recipe_path(fingerprint).read_text())
+            return Recipe.from_json(self._records.get(_recipe_file(fingerprint)))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -144,39 +144,36 @@ class Journal:
         if not any(isinstance(self._read(file), Finished) for file in files[len(old) :]):
             return 0
         for file in old:
-            if isinstance(file, RemotePath):
-                file.erase()
-            else:
-                file.unlink(missing_ok=True)
+            self._records.erase(file)
         return len(old)
 
-    def _path(self, generation: int, epoch: int) -> Place:
-        return self.folder / f"g{generation:05d}-e{epoch:09d}.json"
+    def _files(self) -> list[str]:
+        return self._records.names("g*-e*.json")
 
-    def _recipe_path(self, fingerprint: str) -> Place:
-        return self.folder / f"query-{fingerprint}.json"
+    def _write(self, file: str, content: dict[str, Any]) -> None:
+        self._records.create()
+        self._records.put(file, json.dumps(content, sort_keys=True), keep=True)
 
-    def _files(self) -> list[Place]:
-        with storage_errors(self.folder):
-            if isinstance(self.folder, Path) and self.folder.exists():
-                next(self.folder.iterdir(), None)  # raises if it may not be read, for which glob returns nothing
-            return sorted(self.folder.glob("g*-e*.json"), key=str)
-
-    def _write(self, path: Place, content: dict[str, Any]) -> None:
-        make_private(self.folder)
-        write_durably(path, json.dumps(content, sort_keys=True), keep=True)
-
-    def _read(self, path: Place) -> Event:
+    def _read(self, file: str) -> Event:
         try:
-            return _event_of(json.loads(path.read_text()))
+            return _event_of(json.loads(self._records.get(file)))
         except _NewerError as error:
             raise StateError(
-                f"{path}: it was written by a newer Deltafold than this one. Use that one, or a later one."
+                f"{self.folder / file}: it was written by a newer Deltafold than this one. "
+                "Use that one, or a later one."
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
-                f"journal file {path}: it is damaged ({error}). Remove it and rebuild the view."
+                f"journal file {self.folder / file}: it is damaged ({error}). Remove it and rebuild the view."
             ) from error
+
+
+def _file_of(generation: int, epoch: int) -> str:
+    return f"g{generation:05d}-e{epoch:09d}.json"
+
+
+def _recipe_file(fingerprint: str) -> str:
+    return f"query-{fingerprint}.json"
 
 
 Record = TypeVar("Record", Pin, Chunk, Intent)

@@ -20,8 +20,8 @@ from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.formats import format_bytes
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.durable import Folder, make_shared
 from deltafold.lake.protocol import Table
+from deltafold.lake.records import records_at
 from deltafold.spark.java_errors import explain_errors
 from deltafold.spark.job_stats import Cost, Measure
 from deltafold.store.view_store import Store
@@ -67,9 +67,9 @@ class PlainAnswer:
 
     def retire(self, address: Address) -> None:
         """Remove the plain table if readers are pointed to another one: nobody brings it up to date any more."""
-        folder = self.store.folder / PLAIN
-        if not address.plain and folder.is_dir():
-            Folder(folder).remove()
+        plain = records_at(self.store.folder / PLAIN)
+        if not address.plain and plain.exists():
+            plain.remove()
 
     def _is_wanted(self, source: Table, before: Address | None) -> bool:
         if self.store.publish in ("plain", "fast"):
@@ -99,7 +99,7 @@ class PlainAnswer:
                 Measure(self.store.spark).all(title) as cost,
                 explain_errors({}, moving=False, work="publication"),
             ):
-                make_shared(self.store.folder / PLAIN)  # before Spark does
+                records_at(self.store.folder / PLAIN).create(shared=True)  # before Spark does
                 rows = self._arrange(source, version).select(*(quoted(column.name) for column in address.columns))
                 table.publish(rows, self.store.plain_options, json.dumps({"deltafold": epoch}))
         except DeltafoldError as error:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.plain_options import PlainOptions, Publish
 from deltafold.algebra.tuning import Tuning
-from deltafold.lake.durable import make_private, make_shared
 from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place
-from deltafold.store.journal import Journal
+from deltafold.store.journal import JOURNAL, Journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +41,28 @@ class Store:
     @property
     def journal(self) -> Journal:
         """The journal of the view."""
-        return Journal(self.folder / "journal")
+        return Journal(self.folder / JOURNAL)
 
     def unused_generation(self) -> int:
         """Return a number above all generations with a folder or an entry, so that its tables carry no marks yet."""
-        folders = (folder.name[1:] for folder in self.folder.glob("g*") if folder.is_dir())
         last = self.journal.last()
-        return 1 + max([0 if last is None else last.intent.generation, *(int(n) for n in folders if n.isdigit())])
+        return 1 + max([0 if last is None else last.intent.generation, *self.generations()])
+
+    def generations(self) -> list[int]:
+        """Return the generations that have a folder, in order."""
+        numbers = (name[1:] for name in records_at(self.folder).folders("g*"))
+        return sorted(int(number) for number in numbers if number.isdigit())
+
+    def lock(self, work: str) -> AbstractContextManager[None]:
+        """Take the lock of the view; work: what others are told, such as `refreshed`."""
+        return records_at(self.folder).lock(f"view {self.view}", work, self.tuning.lock_seconds)
 
     def create_folders(self, generation: int, tables: Iterable[str], answer: str) -> None:
         """Create the folders of a generation's tables before Spark does; that of the answer is not private."""
         folder = self.folder / f"g{generation}"
         for name in tables:
-            make_shared(folder)
-            (make_shared if name == answer else make_private)(folder / name)
+            records_at(folder).create(shared=True)
+            records_at(folder / name).create(shared=name == answer)
 
     def table(self, generation: int, name: str) -> Table:
         """Return one of the view's own tables."""

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deltafold.algebra.errors import BusyError, StorageError
-from deltafold.lake.durable import Folder, lock, write_durably
 from deltafold.lake.remote import objects
 from deltafold.lake.remote.lease import LEASE_VARIABLE, Lease, hold_lease, lease_seconds
 from deltafold.lake.remote.remote_path import HELD, RemotePath
+from deltafold.lake.remote.remote_records import RemoteRecords
 from deltafold.spark.cache import SetupError
 
 
@@ -22,14 +22,14 @@ def folder(mount: str) -> RemotePath:
 
 def test_one_works_at_a_time(folder: RemotePath) -> None:
     """Protects from two refreshes of a view on two machines."""
-    with lock(folder, "view totals", "refreshed", 1):
-        write_durably(folder / "current.json", "{}")
+    with RemoteRecords(folder).lock("view totals", "refreshed", 1):
+        RemoteRecords(folder).put("current.json", "{}")
         with pytest.raises(BusyError, match=r"view totals: it is being refreshed by process \d+ on .*after 60 seconds"):
             hold_lease(folder, "view totals", "refreshed", 0).__enter__()
-    with lock(folder, "view totals", "refreshed", 0):
+    with RemoteRecords(folder).lock("view totals", "refreshed", 0):
         pass
     assert not HELD
-    assert not (folder / ".lock").exists()
+    assert not objects.object_exists(f"{folder}/.lock")
 
 
 def test_of_many_that_ask_at_once_one_gets_it(folder: RemotePath) -> None:
@@ -58,20 +58,20 @@ def test_who_was_paused_for_too_long_writes_nothing(folder: RemotePath, monkeypa
     monkeypatch.setenv(LEASE_VARIABLE, "3")
     monkeypatch.setattr(Lease, "_renew", lambda _: None)  # as of a process that sleeps
     with hold_lease(folder, "view totals", "refreshed", 0):
-        write_durably(folder / "current.json", "mine")
+        RemoteRecords(folder).put("current.json", "mine")
         time.sleep(3.6)
         other = Lease(folder, 60)
         assert other.take() is None
         for act in (
-            lambda: write_durably(folder / "current.json", "still mine"),
-            lambda: (folder / "current.json").unlink(),
-            lambda: Folder(folder / "g1").remove(),
+            lambda: RemoteRecords(folder).put("current.json", "still mine"),
+            lambda: RemoteRecords(folder).delete("current.json"),
+            lambda: RemoteRecords(folder / "g1").remove(),
         ):
             with pytest.raises(BusyError, match=r"longer than its lease of 3 seconds.* Run it again; nothing is lost"):
                 act()
         other.check()
     other.check()  # giving back what is lost does not take it from the other
-    assert (folder / "current.json").read_text() == "mine"
+    assert RemoteRecords(folder).get("current.json") == "mine"
     assert Lease(folder, 60).take() is not None
 
 

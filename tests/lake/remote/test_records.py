@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltafold.algebra.errors import BusyError, SourceError, StorageError
-from deltafold.lake.durable import write_durably
-from deltafold.lake.remote import objects, remote_path
+from deltafold.lake.remote import objects, remote_records
 from deltafold.lake.remote.lease import check_store
 from deltafold.lake.remote.remote_path import RemotePath
+from deltafold.lake.remote.remote_records import RemoteRecords
 
 NAMES = ("a.json", "b.json", "b.jsonx")
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["write", "keep", "unlink", "erase"]), st.sampled_from(NAMES), st.text("xyü\n", min_size=1)
+        st.sampled_from(["write", "keep", "delete", "erase"]), st.sampled_from(NAMES), st.text("xyü\n", min_size=1)
     ),
     max_size=8,
 )
@@ -27,50 +27,50 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_records_are_those_of_a_dictionary(mount: str, steps: list[tuple[str, str, str]]) -> None:
     """Protects from a record that shows an older content, or one that was removed, whatever was done to it before."""
-    folder, expected = RemotePath(f"{mount}/{uuid4().hex}"), dict[str, str]()
+    records, expected = RemoteRecords(RemotePath(f"{mount}/{uuid4().hex}")), dict[str, str]()
     for what, name, text in steps:
         content = f"{text}|"  # a text ends with a line of content, as JSON does
         if what in ("write", "keep"):
-            write_durably(folder / name, content, keep=what == "keep")
+            records.put(name, content, keep=what == "keep")
             expected[name] = content
         else:
             expected.pop(name, None)
-            (folder / name).unlink(missing_ok=True) if what == "unlink" else (folder / name).erase()
-        assert {each.name: each.read_text() for each in folder.glob("*")} == expected
-    assert [each.name for each in folder.glob("b*n")] == [name for name in ("b.json",) if name in expected]
+            records.delete(name) if what == "delete" else records.erase(name)
+        assert {name: records.get(name) for name in records.names()} == expected
+    assert records.names("b*n") == [name for name in ("b.json",) if name in expected]
     for name in set(NAMES) - set(expected):
         with pytest.raises(FileNotFoundError):
-            (folder / name).read_text()
+            records.get(name)
 
 
 def test_of_two_writers_one_is_refused(mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from a process that was paused between its look at a record and its write, and has lost its lock."""
-    record = RemotePath(mount) / "epoch.json"
-    write_durably(record, "intent", keep=True)
+    records = RemoteRecords(RemotePath(mount))
+    records.put("epoch.json", "intent", keep=True)
 
     def go_on_elsewhere(_: RemotePath) -> None:
         monkeypatch.undo()
-        write_durably(record, "report of the other", keep=True)
+        records.put("epoch.json", "report of the other", keep=True)
 
-    monkeypatch.setattr(remote_path, "check_leases", go_on_elsewhere)
+    monkeypatch.setattr(remote_records, "check_leases", go_on_elsewhere)
     with pytest.raises(BusyError, match="another process has written it meanwhile"):
-        write_durably(record, "report of the paused one", keep=True)
-    assert record.read_text() == "report of the other"
+        records.put("epoch.json", "report of the paused one", keep=True)
+    assert records.get("epoch.json") == "report of the other"
 
 
 def test_old_contents_go(mount: str) -> None:
     """Protects from a folder that grows with every epoch."""
-    record = RemotePath(mount) / "current.json"
+    records = RemoteRecords(RemotePath(mount))
     for number in range(5):
-        write_durably(record, str(number))
+        records.put("current.json", str(number))
     assert len(objects.list_folder(mount)) == 2
-    assert record.read_text() == "4"
+    assert records.get("current.json") == "4"
 
 
 def test_a_store_that_lets_both_write_is_refused(mount: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects from trusting the scheme of an address."""
     check_store(RemotePath(mount))
-    assert not RemotePath(mount).glob("*")
+    assert not objects.list_folder(mount)
     monkeypatch.setattr(objects, "put_if_absent", lambda *_, **__: True)
     monkeypatch.setattr("deltafold.lake.remote.lease.CHECKED", set[str]())
     with pytest.raises(Exception, match=r"both commit .*Set spark\.delta\.logStore\.viewfs\.impl"):

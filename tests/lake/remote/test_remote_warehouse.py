@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.api import BusyError, Delta, Files, SourceError, StateError, StorageError, Stream, Warehouse
+from deltafold.lake.records import records_at
 from deltafold.lake.remote import objects
 from deltafold.lake.remote.lease import Lease
 from deltafold.lake.remote.remote_path import HELD
@@ -68,7 +69,7 @@ def test_the_life_of_a_view(spark: SparkSession, mount: str, sales: str) -> None
     assert above.verify().ok
     above.drop()
     view.drop()
-    assert not (warehouse.root / "views" / "totals").exists()
+    assert not records_at(warehouse.root / "views" / "totals").exists()
     again = open_warehouse(spark, mount, sales).view("totals", "select shop from sales")
     again.refresh()
     assert again.verify().ok

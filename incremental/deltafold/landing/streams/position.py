@@ -16,10 +16,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from deltafold.lake.durable import Folder, make_private, write_durably
+from deltafold.lake.records import RecordStore, records_at
 from deltafold.lake.remote.remote_path import Place
 
 BITS = 32
+POSITION = "position.json"
 READING = re.compile(r"stream-(\d+)")
 TABLE = re.compile(r"(?:incoming|arrivals)-(\d+)")
 
@@ -53,7 +54,7 @@ class Reading:
     @property
     def has_checkpoint(self) -> bool:
         """Whether Spark has begun to read, and its position is still recorded."""
-        return (self.checkpoint / "metadata").exists()
+        return records_at(self.checkpoint / "metadata").exists()
 
     def incoming(self, landing: int) -> Place:
         """Return the path of the table into which a landing reads the stream."""
@@ -62,7 +63,7 @@ class Reading:
     def arrivals(self, landing: int) -> Place | None:
         """Return the path of a landing's table once the stream has been read to its end for it; None before that."""
         sealed = self.path / f"arrivals-{landing}"  # of an earlier release, interrupted
-        if sealed.is_dir():
+        if records_at(sealed).exists():
             return sealed
         note = self.read_note()
         return self.incoming(landing) if note is not None and note.taken == landing else None
@@ -73,7 +74,7 @@ class Reading:
 
     def begin(self, identity: Mapping[str, str]) -> None:
         """Create the folder for a stream of this identity."""
-        make_private(self.path)
+        self._records.create()
         self.note(0, identity)
 
     def note(self, landing: int, identity: Mapping[str, str]) -> None:
@@ -89,12 +90,12 @@ class Reading:
     def read_note(self) -> Note | None:
         """Return the content of position.json; None before `begin`."""
         try:
-            return Note(**json.loads((self.path / "position.json").read_text(encoding="utf-8")))
+            return Note(**json.loads(self._records.get(POSITION)))
         except FileNotFoundError:
             return None
 
     def _write(self, note: Note) -> None:
-        write_durably(self.path / "position.json", json.dumps(asdict(note)))
+        self._records.put(POSITION, json.dumps(asdict(note)))
 
     def clear(self, landing: int) -> None:
         """Remove the tables of landings up to this one, and earlier readings.
@@ -105,18 +106,22 @@ class Reading:
         self.remove_tables(landing)
         for other in list_readings(self.folder):
             if other.number < self.number:
-                Folder(other.path).remove()
+                records_at(other.path).remove()
 
     def remove_tables(self, landing: int) -> None:
         """Remove the tables of landings up to this one."""
-        for path in self.path.glob("*"):
-            if (name := TABLE.fullmatch(path.name)) and int(name[1]) <= landing:
-                Folder(path).remove()
+        for folder in self._records.folders():
+            if (name := TABLE.fullmatch(folder)) and int(name[1]) <= landing:
+                records_at(self.path / folder).remove()
+
+    @property
+    def _records(self) -> RecordStore:
+        return records_at(self.path)
 
 
 def list_readings(folder: Place) -> list[Reading]:
     """Return the readings in a source's folder, in order."""
-    names = [READING.fullmatch(path.name) for path in folder.glob("stream-*")]
+    names = [READING.fullmatch(name) for name in records_at(folder).folders("stream-*")]
     return [Reading(folder, number) for number in sorted(int(name[1]) for name in names if name)]
 
 

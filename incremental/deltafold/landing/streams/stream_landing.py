@@ -28,9 +28,9 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.results.report import Landing
 from deltafold.algebra.sources import KAFKA, Stream
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.durable import lock, make_private
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.protocol import Clause, Mark, Table
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.landing.quarantine import Quarantine
@@ -95,7 +95,7 @@ class StreamLander:
 
     def _land(self, *, replay: bool) -> Landing:
         start = time.monotonic()
-        with lock(self.folder, f"source {self.name}", "landed", self.lock_seconds, private=True):
+        with records_at(self.folder).lock(f"source {self.name}", "landed", self.lock_seconds, private=True):
             reading, last = (self._begin(), 0) if replay else self._position()
             counts, is_new = self._land_arrivals(reading, last)
             quarantined = self.quarantine.size()
@@ -182,7 +182,7 @@ class StreamLander:
     def _write(self, reading: Reading, landing: int, taken: Table | None) -> LandedCounts:
         """Write one landing to quarantine and landed table; taken: the table with the records, if any."""
         for table in (self.table, self.quarantine.table):
-            make_private(place_of(table.path).parent)  # before Spark does
+            records_at(place_of(table.path).parent).create()  # before Spark does
         version = None if taken is None else taken.version()
         mark = Mark(self._application, reading.mark(landing), self._metadata(reading, landing))
         replaces_all = landing == 1 and reading.number > 0 and self.table.version() is not None
