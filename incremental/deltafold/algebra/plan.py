@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, assert_never
 
 from deltafold.algebra.monoids.declared import DeclaredMonoid
+from deltafold.algebra.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,16 @@ class Sql:
 
 @dataclass(frozen=True)
 class Opaque:
-    """An expression of the user's query; `handle` is Spark's resolved expression and is never inspected here."""
+    """An expression of the user's query; `handle` is Spark's resolved expression and is never inspected here.
+
+    shape: what the frontend found in it; it is looked for in queries with loops alone.
+    """
 
     text: str
     type: str
     columns: frozenset[str] = field(repr=False)  # the order of a set differs between processes
     handle: object = field(default=None, compare=False, repr=False)
+    shape: Shape | None = field(default=None, compare=False, repr=False)  # determined by the text
 
 
 Scalar = Reference | Sql | Opaque

@@ -210,6 +210,13 @@ def subexpressions(expression: J) -> Iterable[J]:
         yield from subexpressions(child)
 
 
+def nodes(plan: J) -> Iterable[J]:
+    """Yield a plan and all plans below it, those of subqueries too."""
+    yield plan
+    for below in (*sequence(plan.children()), *sequence(plan.subqueries())):
+        yield from nodes(below)
+
+
 def split_conjuncts(condition: J) -> list[J]:
     """Return the conditions that a condition is the conjunction of."""
     if kind(condition) != "And":

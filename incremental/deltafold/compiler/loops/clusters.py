@@ -5,51 +5,41 @@
         Project …               the center of each point: the expression of nearest (language/loops/functions.py)
           Join                  the points, with the list of all centers
 
-Expressions are recognised by their text. A step of any other form is evaluated from the start, which is always right.
+Expressions are recognised by their shapes. A step of any other form is evaluated from the start, which is always right.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deltafold.algebra.loops import POSITION, STEP, Clusters
 from deltafold.algebra.monoids.family import infer_accumulator
 from deltafold.algebra.monoids.kinds import Group
-from deltafold.algebra.plan import Aggregate, Column, Filter, Given, Item, Join, Loop, Plan, Project, Reference, Values
+from deltafold.algebra.plan import (
+    Aggregate,
+    Column,
+    Filter,
+    Given,
+    Item,
+    Join,
+    Loop,
+    Opaque,
+    Plan,
+    Project,
+    Reference,
+    Scalar,
+    Values,
+)
+from deltafold.algebra.shapes import AreNumbers, HasNearest, Nearest, Shape, Sorted, Struct
 from deltafold.algebra.traversal import pass_columns
 from deltafold.compiler.loops.steps import reads_loop, rewrite_side_inputs
 
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
 UNSTORED = ("interval", "void")
-DIFFERENCE = re.compile(r"CAST\(\((\w+) - namedlambdavariable\(\)\.`(\w+)`\) AS DOUBLE\)")
-FIELD_NAME = re.compile(r"[<,] ?`?(\w+)`?: ")
-ATOM = r"\((?:{0} IS NOT NULL|NOT isnan\((?:CAST\({0} AS DOUBLE\)|{0})\))\)"
 
 
 class UnlikeKMeansError(Exception):
     """The step of a loop is not one of k-means; the message is the reason, for explain."""
-
-
-@dataclass(frozen=True)
-class _Distance:
-    """The expression of `nearest` over a list of centers: the column of a point and the field of a center, in order."""
-
-    pairs: tuple[tuple[str, str], ...]
-    centers: str
-
-    @property
-    def text(self) -> str:
-        """Return the text of the nearest center of a point."""
-        terms = list[str]()
-        for point, field in self.pairs:
-            difference = f"CAST(({point} - namedlambdavariable().`{field}`) AS DOUBLE)"
-            terms.append(f"({difference} * {difference})")
-        total = terms[0]
-        for term in terms[1:]:
-            total = f"({total} + {term})"
-        ranked = f"lambdafunction(struct({total}, namedlambdavariable()), namedlambdavariable())"
-        return f"array_min(transform({self.centers}, {ranked})).`center`"
 
 
 def find_clusters(loop: Loop) -> Clusters | str:
@@ -133,50 +123,43 @@ def _find_inputs(join: Join, loop: Loop) -> tuple[Given, dict[str, Column]]:
     listed = join.right
     match listed:
         case Project(
-            items=(Item(column=centers, scalar=ordered),),
+            items=(Item(scalar=ordered),),
             child=Aggregate(keys=(), calls=(call,), child=Project(items=(Item(column=one, scalar=row),), child=below)),
         ):
             pass
         case _:
             raise UnlikeKMeansError("the points are not joined with the list of all centers")
-    conditions = list[str]()
+    conditions = list[Shape | None]()
     while isinstance(below, Filter):
-        conditions.append(below.condition.text)
+        conditions.append(_shape(below.condition))
         below = below.child
     if not isinstance(below, Given) or below.name != loop.name:
         raise UnlikeKMeansError("the centers are not the rows of the loop as they are")
     if not isinstance(side, Given) or reads_loop(side, loop.name):
         raise UnlikeKMeansError("the points are not a side input")
-    names = [column.name for column in below.columns]
-    fields = FIELD_NAME.findall(one.type)
+    fields, values = zip(*struct.fields, strict=True) if isinstance(struct := _shape(row), Struct) else ((), ())
     as_listed = call.function == "collectset" and call.arguments == (one,) and not call.distinct
-    as_they_are = row.text == f"struct({', '.join(names)})" and len(fields) == len(names)
-    if not as_listed or not as_they_are or ordered.text != f"sort_array({call.column.name}, true)":
+    as_they_are = list(values) == [column.name for column in below.columns]
+    if not as_listed or not as_they_are or _shape(ordered) != Sorted(call.column.name):
         raise UnlikeKMeansError("the centers are not the rows of the loop as they are")
-    if not all(_keeps_numbers(condition, names) for condition in conditions) or not centers.type.startswith("ARRAY"):
+    if not all(isinstance(condition, AreNumbers) for condition in conditions):
         raise UnlikeKMeansError("some centers are left out")
     return side, dict(zip(fields, loop.columns, strict=True))
 
 
-def _keeps_numbers(condition: str, names: list[str]) -> bool:
-    """Return whether a condition only leaves out centers without a number in some column."""
-    atoms = re.compile(ATOM.format(f"(?:{'|'.join(names)})"))
-    return not re.sub(r"[() ]|AND", "", atoms.sub("", condition))
-
-
-def _find_distance(lowest: Project, join: Join) -> tuple[Item, _Distance]:
-    """Return the item that has the center of a point, and its distance."""
+def _find_distance(lowest: Project, join: Join) -> tuple[Item, Nearest]:
+    """Return the item that has the center of a point, and the expression of `nearest`."""
     listed = join.right.columns[0].name
+    conditions = [_shape(conjunct) for conjunct in join.conjuncts]
     for item in lowest.items:
-        text = item.scalar.text.partition(" ~ ")[0]
-        pairs = tuple(DIFFERENCE.findall(text)[::2])
-        if isinstance(item.scalar, Reference) or not pairs or not item.column.type.startswith("STRUCT"):
-            continue
-        distance = _Distance(pairs, listed)
-        conditions = [conjunct.text.partition(" ~ ")[0] for conjunct in join.conjuncts]
-        if distance.text == text and conditions == [f"({text} IS NOT NULL)"]:
-            return item, distance
+        nearest = _shape(item.scalar)
+        if isinstance(nearest, Nearest) and nearest.elements == listed and conditions == [HasNearest(nearest)]:
+            return item, nearest
     raise UnlikeKMeansError("the step is not a group-by of points by the nearest center")
+
+
+def _shape(scalar: Scalar) -> Shape | None:
+    return scalar.shape if isinstance(scalar, Opaque) else None
 
 
 def _keep_points(

@@ -6,7 +6,6 @@ is a `Call`, and the outer projection computes the expressions around the aggreg
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
@@ -206,7 +205,9 @@ class Aggregates:
         """Return Spark's overflow mode of an aggregate: ansi, legacy or try."""
         match catalyst.kind(function):
             case "Sum" | "Average":  # an EvalMode, or since Spark 4.1 a NumericEvalContext of one
-                return re.findall("ANSI|LEGACY|TRY", str(function.productElement(1).toString()))[0].lower()
+                mode = function.productElement(1)
+                mode = mode.evalMode() if catalyst.kind(mode) == "NumericEvalContext" else mode
+                return str(mode.toString()).lower()
             case _:
                 return self._mode
 

@@ -17,6 +17,7 @@ from deltafold.algebra.plan import Opaque, Reference, Scalar
 from deltafold.language.fingerprint.details import FingerprintDetails
 from deltafold.language.fingerprint.python_functions import PYTHON_EXPRESSIONS, function_digest
 from deltafold.language.names import Names, renumber, type_text
+from deltafold.language.translation.shapes import find_shape
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
@@ -31,10 +32,14 @@ NUMBERED_VARIABLE = re.compile(r"(?<=lambda [xyz])_[0-9]+(?=#)")
 
 
 class Scalars:
-    """Turns expressions into scalars; `forbidden`: the reasons against expressions that no view may depend on."""
+    """Turns expressions into scalars; `forbidden`: the reasons against expressions that no view may depend on.
 
-    def __init__(self, spark: SparkSession, names: Names) -> None:
+    shapes: look for the shapes of expressions.
+    """
+
+    def __init__(self, spark: SparkSession, names: Names, *, shapes: bool = False) -> None:
         self._spark = spark
+        self._shapes = shapes
         self._names = names
         self._details = FingerprintDetails(spark)
         self.forbidden: list[Refusal] = []
@@ -50,7 +55,8 @@ class Scalars:
         renamed = self._rename(expression)
         self._check(renamed)
         columns = frozenset(str(attribute.name()) for attribute in self._references(renamed))
-        return Opaque(self._text_of(renamed), type_text(renamed.dataType()), columns, renamed)
+        shape = find_shape(renamed) if self._shapes else None
+        return Opaque(self._text_of(renamed), type_text(renamed.dataType()), columns, renamed, shape)
 
     def operator_text(self, expression: J) -> str:
         """Return the text of an expression within an operator of Spark's; its row-wise parts are checked."""

@@ -80,14 +80,14 @@ class Translation:
         types: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.names = Names(spark, names)
-        self.scalars = Scalars(spark, self.names)
+        recorded = recorded or RecordedLoops()
+        self.scalars = Scalars(spark, self.names, shapes=bool(recorded.loops))
         self._spark = spark
         self._relations = relations
         self._orders = orders or {}
         self._types = types or {}
         self._aggregates = Aggregates(spark, self.names, self.scalars, monoids or {})
         self._used: set[int] = set()
-        recorded = recorded or RecordedLoops()
         self.loops = LoopTranslation(spark, self.names, recorded, self._order_columns, self._translate_ordered)
         self._rules: Mapping[str, Callable[[J], Plan]] = {
             "LogicalRDD": self._translate_relation,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 FRAME_COLUMN = re.compile(r"(?<!\w)_\w+")
+TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\w+|\W", re.DOTALL)  # a string, a word or one other character
 SUBQUERY = "(SELECT "
 
 
@@ -74,8 +75,8 @@ class Frame:
         for name in sorted(self.outer & set(FRAME_COLUMN.findall(sql))):
             if name not in self.imported:
                 self.imported[name] = self.column(name, name.strip("_").rstrip("0123456789"))
-            sql = re.sub(rf"(?<!\w){name}(?!\w)", self.imported[name], sql)
-        return sql
+        tokens: list[str] = TOKEN.findall(sql)
+        return "".join(self.imported.get(token, token) for token in tokens)
 
     def text(self) -> str:
         """Return FROM and WHERE; nothing for one row without columns."""
