@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from delta.tables import DeltaMergeBuilder
 
-from deltafold.dataflow.merge import BY_WRITER
+from deltafold.lake.upsert import BY_WRITER
 from tests.night import night
 from tests.reading import large_by_day
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows

@@ -1,13 +1,11 @@
-"""Merge h of a change into a state (⊗), as one commit of the state's table.
+"""Merge h of a change into a state (⊗), as one commit of the state's table (lake/upsert.py).
 
-Two paths use the same expressions: for a state of a few files, or a few touched buckets, one job that reads, merges and
-writes; for a larger one a merge by its table (of few rows by deletion vectors, of more by Delta's MERGE). A row of the
-change with `__replace` replaces its whole group, recomputed from its rows.
+A row of the change with `__replace` replaces its whole group, recomputed from its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,11 +17,11 @@ from deltafold.dataflow.lowering import Lowering
 from deltafold.dataflow.state_schema import Layout
 from deltafold.lake.physical_layout import arrange, sort_partitions
 from deltafold.lake.protocol import Clause, Mark, Table
+from deltafold.lake.upsert import Extent, Matching, Upsert
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import in_one_task, plan_at_once
 
 REPLACE = "__replace"
-BY_WRITER = ", by Delta's writer"  # added to the path in the report if the commit was not direct
 
 
 class Merge:
@@ -36,8 +34,18 @@ class Merge:
         """Write the first epoch: the table is h of all rows."""
         table.append(self._arrange(self._complete(homomorphic)), mark, BUCKET, name_mapping=name_mapping)
 
-    def merge(self, table: Table, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark, *, few: bool) -> bool:
-        """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
+    def upsert(
+        self, homomorphic: DataFrame, extent: Extent, stored: Callable[[str | None], DataFrame], *, few: bool
+    ) -> Upsert:
+        """Return the change of the table; few: it is in one partition, and needs no shuffle."""
+        return Upsert(
+            extent=extent,
+            matching=lambda: self._match(homomorphic),
+            stored=stored,
+            merged=lambda rows: self._rewritten(rows, homomorphic, few=few),
+        )
+
+    def _match(self, homomorphic: DataFrame) -> Matching:
         update = {ROWS: self._sql(self._rows), **{n: self._sql(self._merge_sql(n)) for n in self._stored}}
         update |= self._answers(self._merge_sql)
         insert = {
@@ -51,27 +59,8 @@ class Merge:
             Clause("update", None, quoted_values(update)),
             Clause("insert", f"u.{ROWS} > 0" if self.layout.keys else None, quoted_values(insert)),
         ]
-        near = in_buckets(buckets)
-        condition = f"t.{near} AND {self._same_key if self.layout.keys else f't.{BUCKET} = u.{BUCKET}'}"
-        return table.merge(homomorphic, condition, clauses, mark, near if few else None)
-
-    def rewrite(self, table: Table, version: int, homomorphic: DataFrame, mark: Mark, *, few: bool) -> bool:
-        """Read, merge and rewrite the whole table in one commit; returns whether it was a direct one.
-
-        few: the change is in one partition, and needs no shuffle.
-        """
-        return table.overwrite(self._rewritten(table.at(version), homomorphic, few=few), mark, BUCKET)
-
-    def rewrite_buckets(
-        self, table: Table, version: int, homomorphic: DataFrame, buckets: Sequence[int], mark: Mark
-    ) -> bool:
-        """Read the touched buckets, merge a change of few rows, write them, in one direct commit.
-
-        Returns False, with nothing written, if the table cannot be written so.
-        """
-        condition = in_buckets(buckets)
-        stored = table.in_partitions(version, condition)
-        return table.replace_partitions(self._rewritten(stored, homomorphic, few=True), condition, mark, BUCKET)
+        same = self._same_key if self.layout.keys else f"t.{BUCKET} = u.{BUCKET}"
+        return Matching(change=homomorphic, same=same, clauses=clauses)
 
     def _rewritten(self, stored: DataFrame, change: DataFrame, *, few: bool) -> DataFrame:
         """Return stored rows with the change merged into them."""
@@ -170,11 +159,6 @@ class Merge:
     @staticmethod
     def _sql(text: str) -> Column:
         return F.expr(text)
-
-
-def in_buckets(buckets: Sequence[int]) -> str:
-    """Return the SQL condition of the rows in some buckets."""
-    return f"{BUCKET} IN ({', '.join(map(str, buckets))})"
 
 
 def quoted_values(values: dict[str, Column] | dict[str, str] | dict[str, Column | str]) -> dict[str, Column | str]:

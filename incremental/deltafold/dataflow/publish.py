@@ -20,11 +20,11 @@ from deltafold.algebra.errors import StateError
 from deltafold.algebra.program import BUCKET, WEIGHT
 from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.tuning import Tuning
-from deltafold.dataflow.merge import in_buckets
 from deltafold.dataflow.state_schema import StoredTable
 from deltafold.dataflow.touched_partitions import known_partitions, partitions
 from deltafold.lake.physical_layout import repartition_by_bucket
 from deltafold.lake.protocol import Clause, Mark, Table
+from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert, is_rewritten
 from deltafold.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
 from deltafold.spark.row_identity import group_identical, identical_sql, row_keys
 
@@ -97,10 +97,22 @@ class Bag:
         if before is None or not moved.deleted:
             direct = self._table.append(self._arrange(inserted), mark, BUCKET, name_mapping=name_mapping)
             return direct or before is None
-        stored, rewrites = self._table.at(before), self.small
-        if not rewrites and self._merge_all_copies(change, inserted, moved, mark):
+        stored = self._table.at(before)
+        extent = Extent(rows=moved.rows, buckets=moved.buckets, of_buckets=self._buckets)
+        path = extent.choose_path(*self._table.size(), self._tuning)
+
+        def write(deleted: DataFrame, matched: int | None = None) -> WritePath:
+            upsert = Upsert(
+                extent=extent,
+                matching=lambda: self._match(deleted, inserted, matched),
+                stored=lambda _: stored,
+                merged=lambda rows: self._rewrite(rows, deleted, inserted, few=extent.is_small(self._tuning)),
+            )
+            return apply_upsert(self._table, upsert, mark, path)
+
+        if path is WritePath.VECTORS and write(self._all_copies(change), moved.deleted).is_direct:
             return True
-        few = rewrites and moved.rows <= self._tuning.local_rows
+        few = path is WritePath.REWRITE and extent.is_small(self._tuning)
         with ExitStack() as block:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
             counted = [F.count(F.lit(1)).alias("rows")]
@@ -112,18 +124,28 @@ class Bag:
                     f"the view table {self._table.path} lacks {absent} of the rows to delete: somebody changed it, "
                     "or values of the query depend on the order of its rows. Rebuild the view."
                 )
-            if rewrites:
-                return self._rewrite(stored, deleted, inserted, mark, few=few)
-            return self._merge(deleted, inserted, moved, mark)
+            return write(deleted).is_direct
 
-    def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, mark: Mark, *, few: bool) -> bool:
-        """Write all rows but the deleted ones, and the inserted ones; returns whether by a direct commit."""
+    def _all_copies(self, change: DataFrame) -> DataFrame:
+        """Return the rows that lose copies, for a merge that deletes all copies of each, which need not be chosen."""
+        return change.where(F.col(WEIGHT) < 0).withColumn(COPY, F.lit(None).cast("bigint")).select(*self._fields)
+
+    def _match(self, deleted: DataFrame, inserted: DataFrame, matched: int | None) -> Matching:
+        """Return the change for a merge; matched: delete all copies of the rows, if they are this many."""
+        change = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
+        values = {field: f"u.{field}" for field in self._fields}
+        same = self._same(change, *((COPY, BUCKET) if matched is None else (BUCKET,)))
+        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
+        return Matching(change=change, same=f"NOT u.{IS_ADDED} AND {same}", clauses=clauses, matched=matched)
+
+    def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, *, few: bool) -> DataFrame:
+        """Return all rows but the deleted ones, and the inserted ones."""
         if few:
             stored, deleted = in_one_task(stored, deleted)
         same = F.expr(self._same(stored, COPY, BUCKET))
         kept = stored.alias("t").join(deleted.alias("u"), same, "left_anti")
         rows = self._arrange(kept.unionByName(inserted))
-        return self._table.overwrite(plan_at_once(rows) if few else rows, mark, BUCKET)
+        return plan_at_once(rows) if few else rows
 
     def replace(self, answer: DataFrame, mark: Mark) -> None:
         """Replace all rows of the table by those of a consolidated answer, in one commit."""
@@ -147,8 +169,7 @@ class Bag:
     @property
     def small(self) -> bool:
         """Whether rewriting the whole table is cheaper than finding the rows to change."""
-        files, size = self._table.size()
-        return files <= self._tuning.rewrite_files and size <= self._tuning.rewrite_bytes
+        return is_rewritten(*self._table.size(), self._tuning)
 
     def _number_copies(self, change: DataFrame, epoch: int) -> DataFrame:
         added = change.where(F.col(WEIGHT) > 0).withColumn("__n", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
@@ -173,31 +194,6 @@ class Bag:
     def _same(self, rows: DataFrame, *more: str) -> str:
         """Return the SQL condition that t and u are the same row of such rows, and equal in more columns."""
         return " AND ".join([*(f"t.{name} = u.{name}" for name in more), identical_sql(rows.schema, self._columns)])
-
-    def _merge_all_copies(self, change: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark) -> bool:
-        """Merge a change of few rows that deletes all copies of each row, which need not be chosen.
-
-        Returns False, with nothing written, if it does not, or by no direct commit.
-        """
-        if moved.rows > self._tuning.local_rows:
-            return False
-        deleted = change.where(F.col(WEIGHT) < 0).withColumn(COPY, F.lit(None).cast("bigint")).select(*self._fields)
-        return self._merge(deleted, inserted, moved, mark, matched=moved.deleted)
-
-    def _merge(
-        self, deleted: DataFrame, inserted: DataFrame, moved: BagChange, mark: Mark, matched: int | None = None
-    ) -> bool:
-        """Merge deleted and inserted rows into the touched buckets; returns whether by a direct commit.
-
-        matched: delete all copies of the rows, if they are this many.
-        """
-        source = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
-        values = {field: f"u.{field}" for field in self._fields}
-        near, more = in_buckets(moved.buckets), (COPY, BUCKET) if matched is None else (BUCKET,)
-        condition = f"NOT u.{IS_ADDED} AND t.{near} AND {self._same(source, *more)}"
-        clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
-        few = moved.rows <= self._tuning.local_rows
-        return self._table.merge(source, condition, clauses, mark, near if few else None, matched)
 
     def _arrange(self, rows: DataFrame) -> DataFrame:
         return repartition_by_bucket(rows, self._buckets) if self._buckets > 1 else rows.coalesce(1)

@@ -10,5 +10,6 @@ that a write carries.
 | the change between two versions | version_diff.py |
 | commits and file lists of Delta's log, direct commits | log/ |
 | tables and SQL views in Spark's catalog | catalog_names.py, sql_view.py |
-| locks, and files that survive a power cut | durable.py, remote/ |
+| a change of some rows: which path writes it | upsert.py |
+| records and locks, on this machine or at a URI | records.py, durable.py, remote/ |
 """

@@ -1,12 +1,11 @@
 """Write the candidates of a loop in one commit of its table: the first load, a MERGE, or a rewrite of all rows.
 
-A small table is read, changed and written by one task (as states are, merge.py). A stored candidate that does not have
+A small table is read, changed and written by one task (lake/upsert.py). A stored candidate that does not have
 the derivations it was read with was changed by somebody: the write fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -15,12 +14,13 @@ from pyspark.sql import functions as F
 from deltafold.algebra.loops import ACCEPTED
 from deltafold.algebra.program import BUCKET, ROWS
 from deltafold.algebra.sqltext import quoted
+from deltafold.algebra.tuning import Tuning
 from deltafold.dataflow.loops.candidates import Candidates
 from deltafold.dataflow.loops.touched import ROWS_BEFORE
-from deltafold.dataflow.merge import in_buckets
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.physical_layout import arrange, sort_partitions
 from deltafold.lake.protocol import Clause, Mark, Table
+from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert
 from deltafold.spark.checkpoint import in_one_task, plan_at_once
 
 
@@ -40,24 +40,28 @@ class CandidateWrite:
         else:
             self.table.overwrite(arranged_rows, self.mark, BUCKET)
 
-    def merge(self, changed: DataFrame, buckets: Sequence[int], *, few: bool) -> bool:
-        """Merge the touched buckets; returns whether by a direct commit, which a change of few rows may be."""
+    def change(self, stored: DataFrame, changed: DataFrame, extent: Extent, *, few: bool, tuning: Tuning) -> WritePath:
+        """Write what changed; returns how. stored: the rows before; few: one task has them and the change."""
+        upsert = Upsert(
+            extent=extent,
+            matching=lambda: self._match(changed),
+            stored=lambda _: stored,
+            merged=lambda rows: self._merge(rows, changed, few=few),
+        )
+        return apply_upsert(self.table, upsert, self.mark, extent.choose_path(*self.table.size(), tuning))
+
+    def _match(self, changed: DataFrame) -> Matching:
         values = {quoted(n): F.col(f"u.{quoted(n)}") for n in (*self.candidates.identity, ROWS, ACCEPTED, BUCKET)}
         update = {quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}")), quoted(ACCEPTED): F.col(f"u.{ACCEPTED}")}
-        near = in_buckets(buckets)
-        condition = f"t.{near} AND t.{BUCKET} = u.{BUCKET} AND {self._same}"
         clauses = [
             Clause("delete", f"u.{ROWS} = 0 AND t.{ROWS} = u.{ROWS_BEFORE}", {}),
             Clause("update", None, update),
             Clause("insert", None, {**values, quoted(ROWS): F.expr(self._check_rows(f"u.{ROWS}", "0L"))}),
         ]
-        return self.table.merge(changed, condition, clauses, self.mark, near if few else None)
+        return Matching(change=changed, same=f"t.{BUCKET} = u.{BUCKET} AND {self._same}", clauses=clauses)
 
-    def rewrite(self, stored: DataFrame, changed: DataFrame, *, few: bool) -> bool:
-        """Merge all stored rows with the change and write all; returns whether by a direct commit.
-
-        stored: the rows of the table before the refresh; few: one task holds the change.
-        """
+    def _merge(self, stored: DataFrame, changed: DataFrame, *, few: bool) -> DataFrame:
+        """Return all stored rows with the change."""
         if few:
             stored, changed = in_one_task(stored, changed)
         joined = stored.alias("t").join(changed.alias("u"), F.expr(f"t.{BUCKET} = u.{BUCKET} AND {self._same}"), "full")
@@ -65,11 +69,12 @@ class CandidateWrite:
         values |= {ROWS: f"if(u.{ROWS} IS NULL, t.{ROWS}, {self._check_rows(f'u.{ROWS}')})"}
         rows = joined.selectExpr(*(f"{values[name]} AS {quoted(name)}" for name in self.candidates.columns))
         kept = rows.where(f"{ROWS} > 0")
-        if few:
-            written = plan_at_once(sort_partitions(kept.coalesce(1), self.candidates.stored.sorted_by))
-        else:
-            written = self._arrange(kept)
-        return self.table.overwrite(written, self.mark, BUCKET)
+        if not few:
+            return self._arrange(kept)
+        order = self.candidates.stored.sorted_by
+        return plan_at_once(
+            sort_partitions(kept.coalesce(1), order if self.candidates.buckets == 1 else [BUCKET, *order])
+        )
 
     @property
     def _same(self) -> str:

@@ -26,9 +26,9 @@ from deltafold.dataflow.loops.iterated_answer import sum_answer
 from deltafold.dataflow.loops.leaves import bytes_of_leaves
 from deltafold.dataflow.loops.rounds import Round
 from deltafold.dataflow.lowering import Lowering, Relation
-from deltafold.dataflow.merge import BY_WRITER
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.protocol import Table
+from deltafold.lake.upsert import BY_WRITER
 from deltafold.refresh.epoch import Epoch
 from deltafold.refresh.epoch_leaves import EpochLeaves
 from deltafold.refresh.stages.iteration import IterationStage

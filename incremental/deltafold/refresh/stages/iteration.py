@@ -15,9 +15,9 @@ from deltafold.dataflow.loops.iteration import Iterated, Iteration
 from deltafold.dataflow.loops.leaves import bytes_of_leaves
 from deltafold.dataflow.loops.rounds import Round
 from deltafold.dataflow.lowering import Lowering
-from deltafold.dataflow.merge import BY_WRITER
 from deltafold.dataflow.publish import Bag
 from deltafold.lake.files import needs_mapping
+from deltafold.lake.upsert import BY_WRITER
 from deltafold.refresh.epoch import Epoch
 from deltafold.refresh.epoch_leaves import EpochLeaves
 from deltafold.refresh.stages.recursion import LoopResult, add_versions

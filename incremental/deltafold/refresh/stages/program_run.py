@@ -21,7 +21,7 @@ from deltafold.dataflow.delta_rules import DeltaRules, shown_keys
 from deltafold.dataflow.group_recompute import GroupRecompute
 from deltafold.dataflow.loops.rounds import rows_by_phase
 from deltafold.dataflow.lowering import Lowering, Relation
-from deltafold.dataflow.merge import BY_WRITER, REPLACE, Merge, in_buckets
+from deltafold.dataflow.merge import REPLACE, Merge
 from deltafold.dataflow.partial_aggregate import (
     Homomorphic,
     TouchedGroups,
@@ -35,6 +35,7 @@ from deltafold.dataflow.publish import Bag
 from deltafold.dataflow.state_schema import Layout
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.protocol import Mark, Table
+from deltafold.lake.upsert import BY_WRITER, Extent, WritePath, apply_upsert, in_buckets
 from deltafold.refresh.epoch import Epoch, EpochResult
 from deltafold.refresh.epoch_leaves import EpochLeaves, StateVersions
 from deltafold.refresh.source_changes import SourceChanges
@@ -42,8 +43,6 @@ from deltafold.refresh.stages.clustering import ClusteringStage
 from deltafold.refresh.stages.iteration import IterationStage
 from deltafold.refresh.stages.recursion import LoopStage
 from deltafold.spark.checkpoint import Checkpoints
-
-MERGE = "merge"  # the path of a large state, most of whose rows stay in their files
 
 
 class Run:
@@ -67,6 +66,7 @@ class Run:
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
+        self._written: dict[str, WritePath] = {}
         self._rounds: dict[str, dict[str, list[int]]] = {}
         self._residuals: dict[str, list[float]] = {}
         self._groups = self._rows = 0
@@ -126,7 +126,7 @@ class Run:
             touched = keys if written or groups is not None else None
         after = table.version() if touched is not None else before
         assert after is not None
-        by_files = self._paths.get(state.name, "").startswith(MERGE)
+        by_files = state.name in self._written and self._written[state.name].keeps_files
         self._leaves.states[state.name] = StateVersions(
             table=table, layout=layout, before=before, after=after, touched=touched, groups=groups, by_files=by_files
         )
@@ -177,22 +177,22 @@ class Run:
             recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
             touched = in_buckets(groups.buckets)
             prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
-        self._paths[state.name] = self._combine(merge, table, before, prepared, groups, mark)
+        self._written[state.name] = path = self._combine(merge, table, before, prepared, groups, mark)
+        self._paths[state.name] = path.sentence
         return groups
 
     def _combine(
         self, merge: Merge, table: Table, before: int, prepared: DataFrame, groups: TouchedGroups, mark: Mark
-    ) -> str:
-        """Merge a change into a state by the shortest path; returns which."""
-        (files, size), tuning, buckets = table.size(), self._epoch.tuning, merge.layout.buckets
-        few = groups.groups <= tuning.local_rows
-        if buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            direct = merge.rewrite(table, before, prepared, mark, few=few)
-            return "rewrite" if direct else f"rewrite{BY_WRITER}"
-        fits = few and size * len(groups.buckets) / buckets <= tuning.rewrite_touched_bytes
-        if fits and merge.rewrite_buckets(table, before, prepared, groups.buckets, mark):
-            return "rewrite"
-        return MERGE if merge.merge(table, prepared, groups.buckets, mark, few=few) else f"{MERGE}{BY_WRITER}"
+    ) -> WritePath:
+        """Merge a change into a state; returns how."""
+        tuning, buckets = self._epoch.tuning, merge.layout.buckets
+        extent = Extent(rows=groups.groups, buckets=groups.buckets, of_buckets=buckets, by_buckets=True)
+
+        def stored(near: str | None) -> DataFrame:
+            return table.at(before) if near is None else table.in_partitions(before, near)
+
+        upsert = merge.upsert(prepared, extent, stored, few=extent.is_small(tuning))
+        return apply_upsert(table, upsert, mark, extent.choose_path(*table.size(), tuning))
 
     def _view(self) -> None:
         """Publish the answer's change to the view table."""

@@ -20,8 +20,8 @@ from deltafold.dataflow.loops.touched import Touched
 from deltafold.dataflow.loops.versions import LoopVersions, StoredAnswer
 from deltafold.dataflow.loops.write import CandidateWrite
 from deltafold.dataflow.lowering import Lowering
-from deltafold.dataflow.merge import BY_WRITER
 from deltafold.lake.protocol import Table
+from deltafold.lake.upsert import Extent
 from deltafold.refresh.epoch import Epoch
 from deltafold.refresh.epoch_leaves import EpochLeaves
 from deltafold.spark.checkpoint import Checkpoints
@@ -122,9 +122,7 @@ class LoopStage:
 
     def _merge(self, rounds: Rounds, touched: Touched, write: CandidateWrite) -> str:
         changed, tuning, candidates = rounds.touched.to_write(touched), self.epoch.tuning, write.candidates
-        (files, size), few = write.table.size(), touched.size <= tuning.local_rows
-        if candidates.buckets == 1 and files <= tuning.rewrite_files and size <= tuning.rewrite_bytes:
-            stored = rounds.touched.stored
-            direct = write.rewrite(stored.rows, changed, few=few and stored.small)
-            return "rewrite" if direct else f"rewrite{BY_WRITER}"
-        return "merge" if write.merge(changed, touched.buckets, few=few) else f"merge{BY_WRITER}"
+        extent = Extent(rows=touched.size, buckets=touched.buckets, of_buckets=candidates.buckets)
+        stored = rounds.touched.stored
+        few = extent.is_small(tuning) and stored.small
+        return write.change(stored.rows, changed, extent, few=few, tuning=tuning).sentence
