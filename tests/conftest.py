@@ -150,7 +150,7 @@ def delta(spark: SparkSession, tmp_path: Path, reads: str) -> DeltaSandbox:
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Make every warehouse in the test have its tables in memory, also those that commands open."""
     from deltafold import api
-    from deltafold.lake.memory.table import MemoryLake
+    from tests.lake.memory.table import MemoryLake
 
     lake = MemoryLake()
     monkeypatch.setattr(api, "DELTA", lake)
@@ -161,7 +161,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Lake:
 def files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the files of tables in memory by the order of writing, which is then that of chunks."""
     numbers = itertools.count()
-    monkeypatch.setattr("deltafold.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
+    monkeypatch.setattr("tests.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(numbers):09}"))
 
 
 @pytest.fixture

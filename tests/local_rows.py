@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import StructType
 
-from deltafold.lake.memory.rows import empty_relation, frame_of_rows
 from deltafold.spark import catalyst
+from tests.lake.memory.rows import empty_relation, frame_of_rows
 
 
 def local(spark: SparkSession, rows: Sequence[Any], schema: str | StructType) -> DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from deltafold.lake.memory.log import Version
+from tests.lake.memory.log import Version
 from tests.sandbox import MemorySandbox, Step, checked
 
 

@@ -24,10 +24,10 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Report, View, Warehouse
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.log import whole_files
-from deltafold.lake.memory.table import MemoryLake, MemoryTable
 from deltafold.lake.protocol import Lake, Table
 from deltafold.spark import catalyst
 from deltafold.store.snapshot import answer_table
+from tests.lake.memory.table import MemoryLake, MemoryTable
 from tests.local_rows import local
 from tests.properties.comparing import copies_values, difference, types
 

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, NumericType, StringType
 
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.memory.rows import materialize
 from tests.corpus.writer import Writer
+from tests.lake.memory.rows import materialize
 from tests.sandbox import Sandbox
 
 FIRST = 70  # per cent of the pool

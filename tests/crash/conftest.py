@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.lake.delta_table import DELTA
-from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
 from tests.conftest import SMALL
 from tests.crash.crash_sandbox import CrashSandbox
 from tests.crash.stages import STAGES
+from tests.lake.memory.table import MemoryLake
 
 Prepared = Callable[..., CrashSandbox]
 """(kind, stage, lake): the lake is Delta unless another is given."""

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import deltafold
+from tests.spark.machine import PROJECT
 
 LIBRARY = Path(deltafold.__file__ or "").parent
+MEMORY = "tests.lake.memory.log"
 ROOMS = (
     "lake.log.delta_log",
     "lake.delta_table",
@@ -32,8 +34,8 @@ ROOMS = (
     "landing.input_folder",
     "landing.streams.arrivals",
     "landing.streams.position",
-    "lake.memory.log",
     "store.dependents",
+    MEMORY,
 )
 EXEMPT = {
     "lake.durable:LocalRecords.lock",  # writes who holds the lock, which only the sentence of a BusyError reads
@@ -101,9 +103,15 @@ def kill_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def full_name(module: str) -> str:
+    """The module of the library, or of the lake in memory."""
+    return module if module == MEMORY else f"deltafold.{module}"
+
+
 def writers(module: str) -> frozenset[str]:
     """The qualified names of a module's functions that call something that writes."""
-    tree = ast.parse((LIBRARY / f"{module.replace('.', '/')}.py").read_text())
+    path = Path(*full_name(module).split(".")).with_suffix(".py")
+    tree = ast.parse(((PROJECT if module == MEMORY else LIBRARY.parent) / path).read_text())
     return frozenset(name for name, function in functions(tree) if any(writes(node) for node in ast.walk(function)))
 
 
@@ -142,7 +150,7 @@ def watched(stop: Stop | None = None, end: Callable[[], None] = raise_killed) ->
         for module in ROOMS:
             for name in sorted(writers(module)):
                 if f"{module}:{name}" not in EXEMPT:
-                    undo.append(wrap(importlib.import_module(f"deltafold.{module}"), name, run))
+                    undo.append(wrap(importlib.import_module(full_name(module)), name, run))
         yield run
     finally:
         for restore in undo:

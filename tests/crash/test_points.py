@@ -8,7 +8,6 @@ from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.durable import LocalRecords
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
-from deltafold.lake.memory.log import MemoryLog
 from deltafold.lake.sql_view import SqlView
 from deltafold.landing.input_folder import Staging
 from deltafold.landing.landing import Manifest
@@ -21,6 +20,7 @@ from tests.crash.crash_sandbox import KINDS
 from tests.crash.points import EXEMPT, LIBRARY, ROOMS, watched, writers
 from tests.crash.sample import BY_SIGNAL, IN_MEMORY, ON_DELTA
 from tests.crash.stages import STAGES
+from tests.lake.memory.log import MemoryLog
 
 # These make what can be made again, and write nothing of a warehouse.
 SPARK = (

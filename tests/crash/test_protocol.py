@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.errors import ChangedQueryError, DeltafoldError, SourceError, StateError
-from deltafold.lake.memory.table import MemoryLake
 from deltafold.refresh.stages import program_run
 from tests.crash.crash_sandbox import GROUPED, CrashSandbox
 from tests.crash.points import Point, watched
 from tests.crash.stages import STAGES, begun, changed, stop_when, stopped
+from tests.lake.memory.table import MemoryLake
 from tests.night import night
 
 RATIO = "select k, sum(100 div (v - 1000)) s from orders group by k"

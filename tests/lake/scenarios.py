@@ -19,10 +19,10 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET, WEIGHT
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.memory.table import MemoryLake, MemoryTable
 from deltafold.lake.protocol import Lake, Mark, Table
 from deltafold.lake.version_diff import file_difference
 from deltafold.spark.catalyst import JavaError
+from tests.lake.memory.table import MemoryLake, MemoryTable
 from tests.local_rows import local
 
 Rows = list[tuple[Any, ...]]

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.lake.delta_table import DELTA
-from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
+from tests.lake.memory.table import MemoryLake
 from tests.lake.merge_scenarios import direct_merges, merges_by_delta
 from tests.lake.scenarios import Scenario, folders, landing, other_writers, own_writes, vacuumed
 from tests.night import sampled

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.tuning import MB, Tuning
 from deltafold.lake.delta_table import DELTA
-from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake, Table
 from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert
+from tests.lake.memory.table import MemoryLake
 from tests.lake.merge_scenarios import CHANGE, FIRST, SAME
 from tests.lake.scenarios import SCHEMA, mark
 from tests.local_rows import local

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Format
 from deltafold.api import Files, Warehouse
-from deltafold.lake.memory.table import MemoryLake
+from tests.lake.memory.table import MemoryLake
 
 
 class Drop:

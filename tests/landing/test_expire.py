@@ -15,8 +15,8 @@ from deltafold.algebra.errors import SourceError
 from deltafold.api import Expire, Files, Landing, Warehouse
 from deltafold.cli import rendering
 from deltafold.lake.delta_table import DELTA
-from deltafold.lake.memory.table import MemoryLake
 from deltafold.lake.protocol import Lake
+from tests.lake.memory.table import MemoryLake
 
 OLD, NEW = "2024-05-01", "2024-06-30"
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from deltafold.algebra.errors import NotConvergedError, QueryError
 from deltafold.api import Report, View, iterate
-from deltafold.lake.memory.log import MemoryLog
 from deltafold.language.loops.definition import MeasuredPoints
 from deltafold.language.loops.options import evaluate_by
+from tests.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.references import numeric_oracles
 from tests.night import night

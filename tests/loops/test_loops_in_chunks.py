@@ -92,7 +92,7 @@ def halves(t: DataFrame) -> DataFrame:
 def test_two_rows_of_one_key_between_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is corrected, and the new one is read before the old one goes. No version has both."""
     backwards = itertools.count(999, -1)
-    monkeypatch.setattr("deltafold.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(backwards):09}"))
+    monkeypatch.setattr("tests.lake.memory.table.uuid", SimpleNamespace(uuid4=lambda: f"{next(backwards):09}"))
 
     def check_near(limits: dict[int, int]) -> None:
         found = dict(rows(view))

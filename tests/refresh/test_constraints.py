@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from deltafold.algebra.errors import ChangedQueryError, SourceError
 from deltafold.api import Delta, ForeignKey, View, Warehouse
-from deltafold.lake.memory.table import MemoryTable
+from tests.lake.memory.table import MemoryTable
 from tests.night import every
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 

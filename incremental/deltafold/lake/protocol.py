@@ -2,7 +2,7 @@
 
 | class | is | implemented by |
 | --- | --- | --- |
-| Lake | creates tables for a session | `DeltaLake` (delta_table.py), `MemoryLake` (memory/table.py) |
+| Lake | creates tables for a session | `DeltaLake` (delta_table.py), `MemoryLake` (tests/lake/memory) |
 | VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
 | Table | a table of our own: writes, and the layout of its files | `DeltaTable` (delta_table.py), `MemoryTable` |
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from deltafold.api import iterate, nearest
-from deltafold.lake.memory.log import MemoryLog
+from tests.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import CORNERS, POINTS, SEEDS, STEPS, Cloud, check, history
 from tests.night import every, night

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deltafold.api import Report, View
-from deltafold.lake.memory.log import MemoryLog
+from tests.lake.memory.log import MemoryLog
 from tests.loops import queries
 from tests.loops.clusters.clouds import POINTS, SEEDS, STEPS, check, table
 from tests.night import night, sampled

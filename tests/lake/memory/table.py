@@ -20,19 +20,6 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.sqltext import quoted, unquote
 from deltafold.lake.files import Commit, File, Identity, needs_mapping
-from deltafold.lake.memory.log import Form, MemoryLog, Rows, Version
-from deltafold.lake.memory.rows import (
-    ROW,
-    compute_rows,
-    conform,
-    count,
-    drop_positions,
-    empty_relation,
-    frame_of_rows,
-    materialize,
-    number_rows,
-    subtract,
-)
 from deltafold.lake.physical_layout import arrange
 from deltafold.lake.protocol import (
     HOUR,
@@ -45,6 +32,19 @@ from deltafold.lake.protocol import (
     unreadable_version,
 )
 from deltafold.spark.catalyst import J
+from tests.lake.memory.log import Form, MemoryLog, Rows, Version
+from tests.lake.memory.rows import (
+    ROW,
+    compute_rows,
+    conform,
+    count,
+    drop_positions,
+    empty_relation,
+    frame_of_rows,
+    materialize,
+    number_rows,
+    subtract,
+)
 
 ROW_BYTES = 100
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.lake.files import Commit, File, Identity
-from deltafold.lake.memory.rows import compute_rows, concatenate, conform, frame_of_rows
 from deltafold.spark.catalyst import J
+from tests.lake.memory.rows import compute_rows, concatenate, conform, frame_of_rows
 
 HEAD = "_memory_log"
 
