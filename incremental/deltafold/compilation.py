@@ -44,8 +44,8 @@ from deltafold.language.fingerprint.earlier_schemas import are_narrower, find_ea
 from deltafold.language.fingerprint.equality import SparkEquality
 from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.mentions import Mentions, NoDataError
-from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.query import Ordering, Query, QueryText, Settings
+from deltafold.language.query_language import LanguageQuery
 from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
 from deltafold.language.unread import empty
 from deltafold.operations.verify import Sample, sample_of
@@ -237,8 +237,8 @@ class Compilation:
             text = explain_refusal(self.name, self._refusals, self.policy)
         reason = f"\npolicy auto: {chosen.because}" if chosen.because else ""
         program = ""
-        if isinstance(self.text, Mrql):
-            program = f"\n\nMRQL became:\n{self.text.show(self.sources.names, self.sources.schema)}"
+        if isinstance(self.text, LanguageQuery):
+            program = f"\n\n{self.text.language} became:\n{self.text.show(self.sources.names, self.sources.schema)}"
         text += reason + program + (f"\n\n{explain_passes(self._draft)}" if trace else "")
         return Explanation.of(text, rules)
 
@@ -343,7 +343,9 @@ class Compilation:
             names=query.names,
             made_by=releases(self.spark),
         )
-        return Current(recipe, self._types, self._other_types, self.text.guard if isinstance(self.text, Mrql) else "")
+        return Current(
+            recipe, self._types, self._other_types, self.text.guard if isinstance(self.text, LanguageQuery) else ""
+        )
 
     def order(self, answer: DataFrame) -> DataFrame:
         """Return the answer in the query's order, if it has one."""
@@ -503,7 +505,7 @@ def check_options(name: str, query: object, policy: str, publish: str, on_change
     """Raise UsageError for an invalid view name, for what cannot be a query, or for unknown options."""
     if not is_name(name):
         raise UsageError(f"view {name!r}: invalid name. Use at most 128 letters, digits and underscores.")
-    if not (callable(query) or isinstance(query, str | Mrql)):
+    if not (callable(query) or isinstance(query, str | LanguageQuery)):
         raise UsageError(
             f"view {name}: {type(query).__name__} is not a query. Give SQL text, Mrql(text), or a function that takes "
             "DataFrames and returns one."

@@ -16,7 +16,7 @@ from deltafold.dagster.maintained import TableSource, deltafold_assets, landing_
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator
 from deltafold.pipelines.catalogue import Pipeline
-from deltafold.pipelines.queries import LANGUAGES
+from deltafold.pipelines.queries import is_query_file
 
 QUERY = """\
 SELECT customer, sum(amount) AS revenue
@@ -119,7 +119,7 @@ class MaintainedView(dg.Component, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the asset, and nothing else."""
-        is_file = Path(self.query).suffix in LANGUAGES and "\n" not in self.query
+        is_file = is_query_file(Path(self.query)) and "\n" not in self.query
         view = maintained_view(
             self.asset,
             context.path / self.query if is_file else self.query,

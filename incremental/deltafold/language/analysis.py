@@ -25,11 +25,10 @@ from deltafold.language.fingerprint.equality import are_same_plans
 from deltafold.language.loops.options import evaluate_by
 from deltafold.language.loops.recording import LoopRecorder, RecordedLoops
 from deltafold.language.mentions import NoDataError
-from deltafold.language.mrql.program.inputs import NoSchemaError
-from deltafold.language.mrql.program.query import Mrql
 from deltafold.language.names import type_text
 from deltafold.language.normalise import normal_form
 from deltafold.language.query import NO_MONOIDS, Monoids, Ordering, Query, QueryText, Settings, answer_settings
+from deltafold.language.query_language import LanguageQuery, NoSchemaError
 from deltafold.language.translation.subqueries import check_complete
 from deltafold.language.translation.translate import Translation
 from deltafold.language.undeclared import check_declared, reads_views, refusing_jobs
@@ -177,7 +176,7 @@ def _check_query(spark: SparkSession, query: QueryText) -> None:
     """Raise QueryError for anything but one query."""
     if isinstance(query, str):
         _check_statement(spark, query)
-    elif not isinstance(query, Mrql) and not callable(query):
+    elif not isinstance(query, LanguageQuery) and not callable(query):
         raise QueryError(
             f"query: {type(query).__name__} is not one. Pass SQL text, Mrql(text) or a function of its sources."
         )

@@ -17,9 +17,8 @@ from deltafold.algebra.errors import DeltafoldError, QueryError
 from deltafold.language.loops.recursion import run_sql
 from deltafold.language.mentions import call_query, find_mentions
 from deltafold.language.monoids import find_named, register_monoids
-from deltafold.language.mrql.program.query import Mrql
-from deltafold.language.mrql.program.running import run_program
 from deltafold.language.query import NO_MONOIDS, Monoids, QueryText
+from deltafold.language.query_language import LanguageQuery
 from deltafold.language.unread import is_unread_error
 from deltafold.spark import catalyst
 from deltafold.spark.connect import check_frame
@@ -54,8 +53,8 @@ def evaluate(
             if (source := frame(name)) is not None:
                 catalyst.frame(spark, catalyst.analysed_plan(source)).createOrReplaceTempView(name)
                 schemas[name] = source.schema
-        if isinstance(query, Mrql):
-            return run_program(spark, query.program(declared, schemas.get))
+        if isinstance(query, LanguageQuery):
+            return query.evaluate(spark, declared, schemas.get)
         return run_sql(spark, query)
     except catalyst.JavaError as error:
         message = sentence_of_analysis(error)

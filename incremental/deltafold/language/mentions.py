@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.monoids.declared import MARK
-from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.query_language import LanguageQuery
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 from deltafold.spark.deferred_frame import defer
@@ -65,9 +65,9 @@ class Mentions:
         return tuple(name for name in declared if everything or name.lower() in self.names)
 
 
-def find_mentions(spark: SparkSession, query: str | Mrql | Callable[..., DataFrame]) -> Mentions:
+def find_mentions(spark: SparkSession, query: str | LanguageQuery | Callable[..., DataFrame]) -> Mentions:
     """Return the names in a query; none if Spark cannot parse it, as the analysis reports that error."""
-    if isinstance(query, Mrql):
+    if isinstance(query, LanguageQuery):
         return Mentions(query.names)
     if not isinstance(query, str):
         parameters = _parameters(query)

@@ -16,13 +16,13 @@ from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
 from deltafold.algebra.recipe import MONOID_MARK
 from deltafold.algebra.traversal import source_names, walk
-from deltafold.language.mrql.program.query import Mrql
+from deltafold.language.query_language import LanguageQuery
 from deltafold.spark.session_state import explicit_settings
 
 Settings = tuple[tuple[str, str], ...]
 Monoids = Mapping[str, DeclaredMonoid]
 NO_MONOIDS: Monoids = {}
-QueryText = str | Mrql | Callable[..., DataFrame]
+QueryText = str | LanguageQuery | Callable[..., DataFrame]
 ANSI = "spark.sql.ansi.enabled"
 TIME_ZONE = "spark.sql.session.timeZone"
 # settings that change the results of functions

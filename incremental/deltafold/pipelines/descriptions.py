@@ -26,8 +26,8 @@ def digest(pipeline: Pipeline) -> str:
     """Return a fingerprint of everything that determines a plan: query text, sources, policies. Needs no Spark."""
     declaration = pipeline.declaration
     parts = declaration.model_dump(mode="json", include={"sources", "policy", "publish"})
-    if pipeline.query.language == "mrql":
-        parts |= declaration.model_dump(mode="json", include={"args", "paths", "loops"})
+    if keys := pipeline.query.keys:
+        parts |= declaration.model_dump(mode="json", include=set(keys))
     text = json.dumps([parts, pipeline.query.text, pipeline.query.function], sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 

@@ -18,9 +18,9 @@ from deltafold.pipelines.pipeline import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from deltafold.language.mrql.program.query import Mrql
+    from deltafold.language.query_language import LanguageQuery
 
-    Query = str | Path | Mrql | Callable[..., DataFrame]
+    Query = str | Path | LanguageQuery | Callable[..., DataFrame]
 
 
 def declare_pipeline(

@@ -1,8 +1,8 @@
 """Find and check the query of a pipeline, and load it on request.
 
-query.sql is one Spark SQL query over the sources by name. query.mrql is a program of MRQL, whose last query is the
-view. query.py defines `query(source, ...)`, which takes DataFrames and returns one. Finding a query only parses it;
-query.py is run when the view is opened, since it may import pyspark.
+query.sql is one Spark SQL query over the sources by name. query.py defines `query(source, ...)`, which takes DataFrames
+and returns one. Other files are in languages of their own, such as query.mrql (language/query_language.py). Finding a
+query only parses it; query.py is run when the view is opened, since it may import pyspark.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 from deltafold.algebra.errors import QueryError
+from deltafold.language.query_language import LanguageQuery, QueryLanguage, find_language
 from deltafold.pipelines.declaration.declaration import ProgramPart
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from deltafold.language.mrql.program.query import Mrql
-
-LANGUAGES = {".sql": "sql", ".mrql": "mrql", ".py": "python"}
+PROGRAM_KEYS = tuple(ProgramPart.model_fields)
+OF_SPARK = {".sql": "sql", ".py": "python"}
 
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The query's file and its text; program: the keys of pipeline.yaml for a query in MRQL.
+    """The query's file and its text; program: the keys of pipeline.yaml for a query in a language of its own.
 
     given: the query itself, where Python code passed it; then path and text are where it is defined, if that is known.
     """
@@ -38,12 +38,19 @@ class QueryFile:
     path: Path
     text: str
     program: ProgramPart
-    given: Mrql | Callable[..., DataFrame] | None = field(default=None, compare=False, repr=False)
+    given: LanguageQuery | Callable[..., DataFrame] | None = field(default=None, compare=False, repr=False)
 
     @property
     def language(self) -> str:
-        """Return sql, mrql or python."""
-        return LANGUAGES[self.path.suffix]
+        """Return sql, python, or the name of a language of its own."""
+        own = _find_language(self.path)
+        return OF_SPARK[self.path.suffix] if own is None else own.name
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of pipeline.yaml that are for this language alone."""
+        own = _find_language(self.path)
+        return frozenset() if own is None else own.keys
 
     @property
     def function(self) -> bool:
@@ -57,7 +64,7 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
     sources: the declared sources, which the parameters of a function must be named after; program: what is declared
     of a query in MRQL.
     """
-    paths = [home / name for name in ("query.sql", "query.py", "query.mrql") if (home / name).is_file()]
+    paths = sorted((path for path in home.glob("query.*") if path.is_file() and is_query_file(path)), reverse=True)
     if not paths:
         raise DeclarationError(f"{home}: there is no query. Write query.sql, query.py or query.mrql.")
     if len(paths) > 1:
@@ -67,9 +74,9 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
 
 
 def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
-    """Return the query of a file, which ends in .sql, .py or .mrql. Raises DeclarationError; arguments as of `find`."""
-    if path.suffix not in LANGUAGES:
-        raise DeclarationError(f"{path}: it is not a query. Name a file that ends in {', '.join(LANGUAGES)}.")
+    """Return the query of a file, such as one that ends in .sql. Raises DeclarationError; arguments as of `find`."""
+    if not is_query_file(path):
+        raise DeclarationError(f"{path}: it is not a query. Name a file that ends in .sql, .mrql, .py.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -78,30 +85,36 @@ def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None)
         raise DeclarationError(f"{path}: it is empty. Write the query there.")
     if path.suffix == ".py":
         _check_function(path, text, sources)
-    if path.suffix == ".mrql":
-        _check_program(path, text)
-    part = program or ProgramPart()
-    if path.suffix != ".mrql" and (part.args or part.paths or part.loops):
+    own, part = _find_language(path), program or ProgramPart()
+    if own is not None:
+        try:
+            own.check(str(path), text)
+        except QueryError as error:
+            raise DeclarationError(str(error)) from None
+    if {name for name in PROGRAM_KEYS if getattr(part, name)} - (own.keys if own else set()):
         raise DeclarationError(f"{path}: `args`, `paths` and `loops` are for query.mrql. Remove them.")
     return QueryFile(path, text, part)
 
 
-def runnable(query: QueryFile) -> str | Mrql | Callable[..., DataFrame]:
+def is_query_file(path: Path) -> bool:
+    """Return whether a file is a query, by its suffix."""
+    return path.suffix in OF_SPARK or _find_language(path) is not None
+
+
+def _find_language(path: Path) -> QueryLanguage | None:
+    """Return the language of its own that a file is in; None for Spark's."""
+    return None if path.suffix in OF_SPARK else find_language(path.suffix)
+
+
+def runnable(query: QueryFile) -> str | LanguageQuery | Callable[..., DataFrame]:
     """Return the query as the API takes it: a text, or the function of query.py, which is executed."""
     if query.given is not None:
         return query.given
-    if query.language == "mrql":
-        from deltafold.language.mrql.program.query import Mrql  # late: it imports pyspark
-
+    if (own := _find_language(query.path)) is not None:
         part = query.program
-        return Mrql(
-            query.text,
-            args=part.args,
-            paths=part.paths,
-            loops=part.ends,
-            file=str(query.path),
-            folder=query.path.parent,
-        )
+        values = {"args": part.args, "paths": part.paths, "loops": part.ends}
+        taken = {name: value for name, value in values.items() if name in own.keys}
+        return own.load(query.text, taken, str(query.path), query.path.parent)
     if not query.function:
         return query.text
     name = f"query_of_{query.path.parent.name}"
@@ -123,16 +136,6 @@ class UncompiledFile(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the file as it is now."""
         return self.source_to_code(self.get_data(self.path), self.path)
-
-
-def _check_program(path: Path, text: str) -> None:
-    from deltafold.language.mrql.syntax.parse import parse
-    from deltafold.language.mrql.syntax.spans import Text
-
-    try:
-        parse(Text(str(path), text))
-    except QueryError as error:
-        raise DeclarationError(str(error)) from None
 
 
 def _check_function(path: Path, text: str, sources: Sequence[str]) -> None:

@@ -20,7 +20,6 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import types as spark_types
 
-from deltafold.algebra.errors import QueryError
 from deltafold.algebra.sqltext import quoted
 from deltafold.language.mrql.rows import types as t
 from deltafold.language.mrql.rows import values as v
@@ -32,17 +31,10 @@ from deltafold.language.mrql.scalars import casts
 from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.spans import Span
 from deltafold.language.mrql.syntax.tree import Node
+from deltafold.language.query_language import NoSchemaError
 
 SOURCES = ("source", "stream")
 FORMS = ("binary", "line", "json", "xml")
-
-
-class NoSchemaError(QueryError):
-    """A program reads a declared source that has no schema yet; source: its name."""
-
-    def __init__(self, message: str, source: str) -> None:
-        super().__init__(message)
-        self.source = source
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -18,17 +18,18 @@ from deltafold.language.mrql.program.definitions import (
     items_of,
 )
 from deltafold.language.mrql.program.inputs import Tables, is_source, path_of
-from deltafold.language.mrql.program.running import lay_out
+from deltafold.language.mrql.program.running import lay_out, run_program
 from deltafold.language.mrql.syntax import tree as T
 from deltafold.language.mrql.syntax.spans import Text
 from deltafold.language.mrql.syntax.tree import Node
+from deltafold.language.query_language import LanguageQuery, Schemas
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
-class Mrql:
+class Mrql(LanguageQuery):
     """A program of MRQL, whose last query (or that of the number `item`, counted from 1) is the view.
 
     args: the values of `args[0]`, …; paths: the declared source for each path of a `source(…)` that has not the name of
@@ -36,6 +37,7 @@ class Mrql:
     the name that errors cite; folder: the one that paths of includes are relative to.
     """
 
+    language: ClassVar[str] = "MRQL"
     guard: ClassVar[str] = "guard the expression (if … then … else …)"  # as error messages advise it
 
     text: str
@@ -67,7 +69,7 @@ class Mrql:
                         names.add(self.paths.get(path, PurePosixPath(path).stem))
         return frozenset(name.lower() for name in names)
 
-    def program(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> Translated:
+    def program(self, declared: Collection[str], schema: Schemas) -> Translated:
         """Return the query as Spark SQL over its declared sources, by their schemas. Raises QueryError."""
         query = choose_query(self.items, self.item, self._text)
         program = ProgramTranslation(Tables(tuple(declared), schema, self.paths), self.args, self.loops)
@@ -76,7 +78,11 @@ class Mrql:
         except RecursionError:
             raise query.span.error("this is nested too deeply. Define its parts by names of their own.") from None
 
-    def show(self, declared: Collection[str], schema: Callable[[str], StructType | None]) -> str:
+    def evaluate(self, spark: SparkSession, declared: Collection[str], schema: Schemas) -> DataFrame:
+        """Return the answer, analysed. Raises QueryError."""
+        return run_program(spark, self.program(declared, schema))
+
+    def show(self, declared: Collection[str], schema: Schemas) -> str:
         """Return the equivalent PySpark program, for people."""
         return lay_out(self.program(declared, schema))
 
