@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DeltafoldWarning,
         Description,
         Expire,
+        External,
         Files,
         ForeignKey,
         Landing,
@@ -54,7 +55,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
-    "DeltafoldWarning", "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
+    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
     "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
     "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
     "Warehouse", "fixpoint", "iterate", "nearest", "start",

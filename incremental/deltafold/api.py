@@ -40,12 +40,12 @@ from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineRep
 from deltafold.algebra.results.report import Description, Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Status, Upkeep
 from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
-from deltafold.algebra.sources import Delta, Expire, Files, ForeignKey, SourceDeclaration, Stream, is_name
+from deltafold.algebra.sources import Delta, Expire, External, Files, ForeignKey, SourceDeclaration, Stream, is_name
 from deltafold.algebra.tuning import Tuning
 from deltafold.compilation import Policy, Remedy, check_options
 from deltafold.display import show_progress
 from deltafold.lake.delta_table import DELTA
-from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.protocol import Lake, VersionedTable
 from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.language.loops.functions import fixpoint, iterate, nearest
@@ -260,8 +260,8 @@ class Warehouse:
         """The declared views by name, in the order of their declaration."""
         return MappingProxyType(self._catalog.made)
 
-    def tables(self) -> dict[str, Table]:
-        """Return the Delta table of every declared source, views excluded."""
+    def tables(self) -> dict[str, VersionedTable]:
+        """Return the table of every declared source, views excluded."""
         return self._catalog.declared.tables()
 
     def quarantined(self) -> dict[str, int]:
@@ -326,7 +326,7 @@ def check_default_file_system(spark: SparkSession, root: Place) -> None:
 
 __all__ = [
     "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
-    "DeltafoldWarning", "Description", "Expire", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
+    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
     "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
     "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
     "Warehouse", "fixpoint", "iterate", "nearest", "start",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.local_path import is_uri, local_path, locate_folder
@@ -380,7 +380,28 @@ class Stream:
         return {name.lower(): value for name, value in self.options.items() if name.lower() in TOPICS}
 
 
-SourceDeclaration = Delta | Files | Stream
+@dataclass(frozen=True)
+class External:
+    """A table of another format with versions, such as Iceberg's.
+
+    address: its name in messages, and its location in lineage; open: called with the Spark session, returns how its
+    versions are read, with the methods of `lake.external_table.VersionedSource`;
+    invariant, primary_key, foreign_keys: as of a Delta table.
+    """
+
+    address: str
+    open: Callable[[Any], Any] = field(repr=False)
+    _: KW_ONLY
+    invariant: bool = False
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    append_only: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_constraints(self)
+
+
+SourceDeclaration = Delta | Files | Stream | External
 
 
 def is_name(name: object) -> bool:
@@ -390,11 +411,12 @@ def is_name(name: object) -> bool:
 
 def check_source(name: str, declaration: object) -> SourceDeclaration:
     """Return the declaration, unchanged; raises SourceError for something else, such as a bare path."""
-    if isinstance(declaration, Delta | Files | Stream):
+    if isinstance(declaration, Delta | Files | Stream | External):
         return declaration
     raise SourceError(
         f"source {name}: {type(declaration).__name__} is not a declaration. "
-        "Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), Stream(…), or give a view."
+        "Write Delta(path), Delta(table=name) for a table of the catalog, Files(…), Stream(…), External(…), or give a "
+        "view."
     )
 
 

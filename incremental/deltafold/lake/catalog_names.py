@@ -18,6 +18,7 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sqltext import table_name_of, table_name_parts
 from deltafold.lake.catalog_faults import catalog_fault
 from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.external_table import ExternalTable
 from deltafold.lake.log.delta_log import open_log
 from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.sql_view import VIEW_PROPERTY
@@ -169,6 +170,8 @@ def no_data(source: str, table: VersionedTable, *, was_read: bool = False) -> st
             f"there is no Delta table at {lookup.location}, where the catalog has {table.label}. Restore it, or create "
             "the table again"
         )
+    elif isinstance(table, ExternalTable):
+        because = f"there is no table {table.label}{' any more' if was_read else ''}. Create it"
     elif name := name_in_path(table.spark, table.path):
         because = (
             f"there is no Delta table at {table.path}, and {name} is a table of the catalog, not a path. "

@@ -16,9 +16,10 @@ from pyspark.sql.types import StructField, StructType
 
 from deltafold.algebra.constraints import Constraint, collect_facts
 from deltafold.algebra.errors import SourceError
-from deltafold.algebra.sources import Delta, Files, SourceDeclaration, Stream, check_source
+from deltafold.algebra.sources import Delta, External, Files, SourceDeclaration, Stream, check_source
 from deltafold.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
-from deltafold.lake.protocol import Lake, Table
+from deltafold.lake.external_table import ExternalTable
+from deltafold.lake.protocol import Lake, Table, VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.landing import FileLander
 from deltafold.landing.quarantine import Quarantine
@@ -38,6 +39,7 @@ class Declared:
     lake: Lake
     lock_seconds: float
     sources: dict[str, SourceDeclaration] = field(default_factory=dict[str, SourceDeclaration])
+    _opened: dict[str, ExternalTable] = field(default_factory=dict[str, ExternalTable])
 
     def add(self, name: str, declaration: object) -> None:
         """Declare a source; raises SourceError for an invalid one, such as a table's name given as a path.
@@ -51,17 +53,25 @@ class Declared:
             checked = replace(checked, table=full_name(self.spark, checked.table))
         self.sources[name] = checked
 
-    def table(self, name: str) -> Table:
-        """Return the Delta table of a source."""
-        declaration = self._declaration(name)
-        if isinstance(declaration, Files | Stream):
-            return self.lake.table(self.spark, str(self.root / "sources" / name))
-        if declaration.table is not None:
-            return CatalogTable(self.spark, declaration.table)
-        return self.lake.table(self.spark, declaration.address)
+    def table(self, name: str) -> VersionedTable:
+        """Return the table of a source."""
+        match self._declaration(name):
+            case Files() | Stream():
+                return self._landed_table(name)
+            case External(address, open_):
+                if name not in self._opened:
+                    self._opened[name] = ExternalTable(self.spark, address, open_(self.spark))
+                return self._opened[name]
+            case Delta(table=str(table)):
+                return CatalogTable(self.spark, table)
+            case Delta() as declaration:
+                return self.lake.table(self.spark, declaration.address)
 
-    def tables(self) -> dict[str, Table]:
-        """Return the Delta table of every source."""
+    def _landed_table(self, name: str) -> Table:
+        return self.lake.table(self.spark, str(self.root / "sources" / name))
+
+    def tables(self) -> dict[str, VersionedTable]:
+        """Return the table of every source."""
         return {name: self.table(name) for name in self.sources}
 
     def without_data(self, name: str, *, was_read: bool) -> str:
@@ -96,10 +106,11 @@ class Declared:
     def lander(self, name: str) -> FileLander | StreamLander:
         """Return what lands a source; raises SourceError for one that is not landed."""
         declaration = self._declaration(name)
-        if isinstance(declaration, Delta):
-            raise SourceError(f"source {name}: a Delta table needs no landing. Refresh the views that read it.")
+        if not isinstance(declaration, Files | Stream):
+            kind = "a Delta table" if isinstance(declaration, Delta) else "a table of another format"
+            raise SourceError(f"source {name}: {kind} needs no landing. Refresh the views that read it.")
         lands_to: dict[str, Any] = {
-            "table": self.table(name),
+            "table": self._landed_table(name),
             "quarantine": self.quarantine(name, declaration),
             "folder": self.root / "landed" / name,
             "lock_seconds": self.lock_seconds,

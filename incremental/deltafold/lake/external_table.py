@@ -1,0 +1,183 @@
+"""Read a table of another format as a source: whoever adds the format says what a version is (D-245).
+
+Each version counts as one file, which all of its rows are in. So a change is exact whatever the format knows: the rows
+of the version before are removed, those of the version after are added, and equal rows cancel. Where the format finds
+the changed rows itself, these are read instead, as Delta's change data feed is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import SourceError
+from deltafold.algebra.sqltext import quoted
+from deltafold.lake.files import Commit, File, Identity
+from deltafold.lake.protocol import VersionedTable
+
+PREFIX = "version "  # of the identity of the file that a version counts as
+
+
+class VersionedSource(Protocol):
+    """A table of another format. Versions are numbers that grow, and the rows of one never change.
+
+    Methods raise SourceError for a version that can no longer be read.
+    """
+
+    def version(self) -> int | None:
+        """Return the latest version, None if there is no table."""
+        ...
+
+    def identity(self) -> str:
+        """Return what changes if another table takes the place of this one."""
+        ...
+
+    def schema(self, version: int) -> StructType:
+        """Return the columns of a version."""
+        ...
+
+    def scan(self, version: int) -> DataFrame:
+        """Return the rows of a version."""
+        ...
+
+    def size(self, version: int) -> int:
+        """Return the bytes that a scan of a version reads, as an estimate."""
+        ...
+
+    def diff(self, before: int, after: int) -> tuple[DataFrame, int] | None:
+        """Return the rows that change between two versions, and the bytes that are read for them.
+
+        A column `_change_type` is `insert` or `delete`. None: they are found from the rows of both versions.
+        """
+        ...
+
+
+class ExternalTable:
+    """A source of another format, as the engine reads tables; address: its name in messages and lineage."""
+
+    rewritten = False
+
+    def __init__(self, spark: SparkSession, address: str, source: VersionedSource) -> None:
+        self.spark, self.path, self._source = spark, address, source
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return self.path
+
+    @property
+    def place(self) -> str:
+        """Its location."""
+        return self.path
+
+    @property
+    def origin(self) -> VersionedTable:
+        """The table that has the version before an epoch."""
+        return self
+
+    def is_mapped(self, version: int | None = None) -> bool:
+        """Return False: rows have the names of the schema."""
+        return False
+
+    def version(self) -> int | None:
+        """Return the latest version, None if there is no table."""
+        return self._source.version()
+
+    def identity(self, version: int | None = None) -> str:
+        """Return the id of the table."""
+        return self._source.identity()
+
+    def commit_id(self, version: int) -> str:
+        """Return the empty text: the id of the table decides whether a pinned version is its own."""
+        return ""
+
+    def schema(self, version: int | None = None) -> StructType:
+        """Return the schema of a version or of the latest."""
+        latest = self.version() if version is None else version
+        if latest is None:
+            raise SourceError(f"table {self.path}: there is none. Create it first.")
+        return self._source.schema(latest)
+
+    def partitioned_by(self, version: int) -> list[str]:
+        """Return no columns: a version is one file."""
+        return []
+
+    def size(self, version: int | None = None) -> tuple[int, int]:
+        """Return the files and bytes of a version, or of the latest."""
+        latest = self.version() if version is None else version
+        return (0, 0) if latest is None else (1, self._source.size(latest))
+
+    def files(self, version: int) -> dict[Identity, File]:
+        """Return the file that a version counts as."""
+        file = self._file(version)
+        return {file.identity: file}
+
+    def compare(self, before: int, after: int) -> tuple[list[File], list[File]]:
+        """Return the files of both versions, none if they are the same."""
+        return ([], []) if before == after else ([self._file(before)], [self._file(after)])
+
+    def rows(self, version: int) -> int | None:
+        """Return None: the number of rows is not known without reading them."""
+        return None
+
+    def commits(self, before: int, after: int) -> list[Commit] | None:
+        """Return the change as one commit with a feed, if the source finds the changed rows; else None."""
+        change = self._source.diff(before, after)
+        if change is None:
+            return None
+        feed = File((f"changes from {before} to {after}", ""), None, change[1], None)
+        return [Commit(added=[self._file(after)], removed=[self._file(before)], feed=(feed,))]
+
+    def records_feed(self, version: int) -> bool:
+        """Return True: a commit says itself whether it has a feed."""
+        return True
+
+    def feed(self, before: int, after: int) -> DataFrame:
+        """Return the changed rows that the source finds."""
+        change = self._source.diff(before, after)
+        assert change is not None, "commits have no feed without it"
+        return change[0]
+
+    def present(self, files: Sequence[File]) -> bool:
+        """Return True: a source says of a version, not of files, whether it can be read."""
+        return True
+
+    def is_readable(self, version: int) -> bool:
+        """Return whether a version can still be read."""
+        try:
+            return self.find_missing(version) is None
+        except SourceError:
+            return False
+
+    def find_missing(self, version: int) -> str | None:
+        """Return None, or raise SourceError for a version that can no longer be read."""
+        self._source.schema(version)
+        return None
+
+    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
+        """Return the rows of the versions that some files stand for, by the schema of a version."""
+        columns = [quoted(name) for name in self.schema(version).names]
+        scans = [self._source.scan(int(file.identity[0].removeprefix(PREFIX))).select(columns) for file in files]
+        return reduce(DataFrame.unionByName, scans)
+
+    def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
+        """Return the rows of some files as deleted, and those of others as inserted."""
+        sides = ((before, "delete"), (after, "insert"))
+        rows = [self.rows_of(version, files).withColumn("_change_type", F.lit(change)) for files, change in sides]
+        return reduce(DataFrame.unionByName, rows)
+
+    def at(self, version: int) -> DataFrame:
+        """Return the table as of a version."""
+        return self._source.scan(version)
+
+    def scan(self, version: int) -> DataFrame:
+        """Return the same rows."""
+        return self._source.scan(version)
+
+    def _file(self, version: int) -> File:
+        return File((f"{PREFIX}{version}", ""), None, self._source.size(version), None)

@@ -1,0 +1,129 @@
+"""Sources of another format: a toy one, whose versions are lists of rows, beside a table of the lake."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltafold.algebra.errors import LostSourceError, SourceError
+from deltafold.api import External, View
+from deltafold.spark import catalyst
+from tests.local_rows import local
+from tests.sandbox import MemorySandbox, checked
+
+SCHEMA = "k int, v int"
+Rows = list[tuple[int, int]]
+
+
+@dataclass
+class Toy:
+    """Versions by number; finds: it finds changed rows itself; lost: versions that can no longer be read."""
+
+    spark: SparkSession
+    finds: bool
+    versions: list[Rows] = field(default_factory=list[Rows])
+    name: str = "one"
+    lost: set[int] = field(default_factory=set[int])
+    asked: Counter[str] = field(default_factory=Counter[str])
+
+    def version(self) -> int | None:
+        return len(self.versions) - 1 if self.versions else None
+
+    def identity(self) -> str:
+        return self.name
+
+    def schema(self, version: int) -> StructType:
+        self._check(version)
+        return catalyst.schema_of(SCHEMA)
+
+    def scan(self, version: int) -> DataFrame:
+        self._check(version)
+        self.asked["scan"] += 1
+        return local(self.spark, self.versions[version], SCHEMA)
+
+    def size(self, version: int) -> int:
+        return 1000 + 100 * len(self.versions[version])
+
+    def diff(self, before: int, after: int) -> tuple[DataFrame, int] | None:
+        if not self.finds:
+            return None
+        self.asked["diff"] += 1
+        old, new = Counter(self.versions[before]), Counter(self.versions[after])
+        rows: list[tuple[Any, ...]] = [(*row, "delete") for row in (old - new).elements()]
+        rows += [(*row, "insert") for row in (new - old).elements()]
+        return local(self.spark, rows, f"{SCHEMA}, _change_type string"), 10 * len(rows)
+
+    def _check(self, version: int) -> None:
+        if version in self.lost or version >= len(self.versions):
+            raise SourceError(f"table {self.name}: version {version} can no longer be read. Rebuild the view.")
+
+
+def declared(sandbox: MemorySandbox, toy: Toy) -> View:
+    sandbox.source("names", "k int, name string", [(n, f"n{n}") for n in range(4)])
+    sandbox.warehouse.source("toy", External("toy://one", lambda spark: toy))
+    return sandbox.view("select name, count(*) n, sum(v) s from toy join names using (k) group by name")
+
+
+@pytest.mark.parametrize("finds", [False, True], ids=["compared", "found"])
+def test_any_change_is_exact(sandbox: MemorySandbox, finds: bool) -> None:
+    """Protects from inserts, overwrites, deleted copies of a row, and rollbacks that are counted wrong."""
+    rng, toy = random.Random(7), Toy(sandbox.spark, finds, [[(1, 1), (1, 1), (2, 5)]])
+    view = declared(sandbox, toy)
+    checked(view)
+    for change in ("insert", "delete", "overwrite", "rollback", "nothing", "empty", "insert"):
+        rows = [*toy.versions[-1]]
+        match change:
+            case "insert":
+                rows += [(rng.randrange(4), rng.randrange(9)) for _ in range(5)]
+            case "delete":
+                rows = rows[1::2]
+            case "overwrite":
+                rows = [(rng.randrange(5), 1) for _ in range(6)]
+            case "rollback":
+                rows = [*toy.versions[1]]
+            case "empty":
+                rows = []
+            case _:
+                pass
+        toy.versions.append(rows)
+        assert checked(view).mode == "incremental", change
+    assert bool(toy.asked["diff"]) == finds
+
+
+def test_a_large_change_is_taken_in_chunks(sandbox: MemorySandbox) -> None:
+    """Protects from a chunk that reads a version as the other one."""
+    toy = Toy(sandbox.spark, False, [[(1, 1), (2, 5)]])
+    view = declared(sandbox, toy)
+    checked(view)
+    toy.versions.append([(1, 1), (3, 7)])
+    assert checked(view, chunk=1000).epoch == 3
+
+
+def test_a_lost_version_is_reported(sandbox: MemorySandbox) -> None:
+    """Protects from a refresh that goes on without the rows that it has to subtract."""
+    toy = Toy(sandbox.spark, False, [[(1, 1), (2, 5)]])
+    view = declared(sandbox, toy)
+    checked(view)
+    toy.versions.append([(2, 5)])
+    toy.lost.add(0)
+    with pytest.raises(SourceError, match="version 0 can no longer be read"):
+        view.refresh()
+    toy.lost.clear()
+    toy.name = "another"
+    with pytest.raises(LostSourceError, match="toy://one was replaced"):
+        view.refresh()
+
+
+def test_it_is_not_landed_and_may_be_missing(sandbox: MemorySandbox) -> None:
+    """Protects from advice that is for Delta tables."""
+    view = declared(sandbox, Toy(sandbox.spark, False))
+    with pytest.raises(SourceError, match="a table of another format needs no landing"):
+        sandbox.warehouse.land("toy")
+    with pytest.raises(SourceError, match=r"source toy has no data: there is no table toy://one\. Create it"):
+        view.refresh()
