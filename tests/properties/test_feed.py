@@ -12,7 +12,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from deltafold.algebra.program import WEIGHT
 from deltafold.lake.version_diff import file_difference
@@ -57,14 +56,14 @@ def test_a_change_is_the_difference_of_two_versions(spark: SparkSession, done: l
             assert {row: n for row, n in change.items() if n} == bags[last], f"from {version} after {done}"
 
 
-def weighed(bags: Sequence[DataFrame]) -> list[Counter[tuple[Any, ...]]]:
+def weighed(bags: Sequence[DataFrame], columns: Sequence[str] = COLUMNS) -> list[Counter[tuple[Any, ...]]]:
     """Each bag's rows and their weights, in one Spark job; 1 where rows have none."""
     counted = [Counter[tuple[Any, ...]]() for _ in bags]
     labelled = [
-        bag.select(F.lit(number), F.col(WEIGHT) if WEIGHT in bag.columns else F.lit(1).cast("bigint"), *COLUMNS)
+        bag.selectExpr(str(number), WEIGHT if WEIGHT in bag.columns else "1L", *columns)
         for number, bag in enumerate(bags)
     ]
-    for number, weight, *row in reduce(DataFrame.union, labelled).collect():
+    for number, weight, *row in reduce(DataFrame.union, labelled).collect() if bags else ():
         counted[number][tuple(row)] += weight
     return counted
 

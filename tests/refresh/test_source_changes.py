@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.lake.version_diff import file_difference
+from deltafold.spark.job_stats import Measure
 from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
@@ -100,7 +101,7 @@ def test_equal_rows_of_a_first_load_are_told_apart(delta: DeltaSandbox) -> None:
 
 @pytest.mark.parametrize("query", every(2, ["select k, max(v) m from t group by k", "select id, v from t"]))
 def test_the_change_data_feed_is_read_where_it_has_less(delta: DeltaSandbox, query: str, long: bool) -> None:
-    """A DELETE of 5 rows of a file of 600 reads 5; and what is not in the feed is read from the files, as before.
+    """A DELETE of 50 rows of a file of 600 reads 50; and what is not in the feed is read from the files, as before.
 
     By night after every change, by day once after all of them.
     """
@@ -122,16 +123,20 @@ def test_the_change_data_feed_is_read_where_it_has_less(delta: DeltaSandbox, que
             assert checked(view).change_rows <= 100
     before = delta.table("t").version()
     assert before is not None
-    delta.sql("delete from {t} where id = 40")
-    assert file_difference(delta.table("t"), before, before + 1).feed is not None
-    assert checked(view).change_rows <= 100
+    delta.sql("delete from {t} where id between 40 and 89")
+    difference, measure = file_difference(delta.table("t"), before, before + 1), Measure(delta.spark)
+    with measure.all("the feed"):
+        assert difference.frame(["id"], consolidate=False).count() == 50
+    assert (difference.feed is not None, measure.cost.rows_read) == (True, 50)
+    report = checked(view)
+    assert (report.change_rows <= 100, report.feeds) == (True, ("t",))
     delta.sql("alter table {t} set tblproperties (delta.enableChangeDataFeed = false)")
     delta.sql("delete from {t} where id = 41")
     assert file_difference(delta.table("t"), before, before + 3).feed is None  # off at the end
     delta.sql(FEED)
     delta.sql("delete from {t} where id = 42")
     assert file_difference(delta.table("t"), before + 3, before + 5).feed is None  # on since its middle
-    checked(view)
+    assert checked(view).feeds == ()
 
 
 @night

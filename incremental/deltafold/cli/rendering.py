@@ -86,7 +86,11 @@ def render_report(done: Report) -> str:
     """Render a report: its sentence, the versions of the sources, and the seconds of each phase."""
     lines = [done.sentence, *(f"  because: {reason}" for reason in done.because)]
     if done.versions:
-        moves = (f"{name} {'-' if old is None else old} to {new}" for name, (old, new) in done.versions.items())
+        moves = (
+            f"{name} {'-' if old is None else old} to {new}"
+            + (" by its change data feed" if name in done.feeds else "")
+            for name, (old, new) in done.versions.items()
+        )
         lines.append(f"  source versions: {', '.join(moves)}")
     if done.phases:
         lines.append(f"  seconds: {', '.join(f'{name} {seconds:.1f}' for name, seconds in done.phases.items())}")

@@ -81,7 +81,7 @@ class Commit:
     file does not tell its number of rows.
 
     feed: the files with its changed rows, if the table records them (Delta's change data feed): those written for that,
-    or else the added and removed ones; stops_feed: it sets the table's properties, and the feed is off in them.
+    or else the added and removed ones; redefines: it sets the table's columns or properties, perhaps as they were.
     """
 
     added: list[File]
@@ -89,7 +89,7 @@ class Commit:
     compacts: bool = False
     uncounted: bool = False
     feed: tuple[File, ...] = ()
-    stops_feed: bool = False
+    redefines: bool = False
 
 
 def rows_in(files: Sequence[File]) -> float:
@@ -115,16 +115,13 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
     grown = rows_in(files) - rows_in(gone)
     recorded = [data_file(each["cdc"]) for each in actions if each.get("cdc")]
     feed = () if same else tuple(recorded or (*files, *gone))
-    stops = any(
-        not records_feed(each["metaData"].get("configuration") or {}) for each in actions if each.get("metaData")
-    )
     return Commit(
         added=files,
         removed=gone,
         compacts=same and grown == 0,
         uncounted=same and math.isnan(grown),
         feed=feed,
-        stops_feed=stops,
+        redefines=any(each.get("metaData") for each in actions),
     )
 
 

@@ -221,15 +221,15 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
 def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
     """Return the difference by the change data feed, if all commits have it, with fewer bytes (D-157).
 
-    The rows of files that a later commit removed again are read, too: a vacuum may have removed these files.
+    None of them may set columns or properties: the feed may be off in between, and Delta refuses to read one over
+    columns that were renamed and renamed back, or got a wider type and were restored (D-220). The rows of files that a
+    later commit removed again are read, too: a vacuum may have removed these files.
     """
-    table, before, after = difference.table, difference.before, difference.after
+    table, before = difference.table, difference.before
     feed, recorded = [file for commit in commits for file in commit.feed], sum(map(file_bytes, commits))
     if difference.insert_only or before is None or recorded >= difference.bytes:
         return difference
-    if any(commit.stops_feed for commit in commits) or not table.records_feed(before):
-        return difference
-    if table.schema(before) != table.schema(after) or not table.present(feed):
+    if any(commit.redefines for commit in commits) or not table.records_feed(before) or not table.present(feed):
         return difference
     return replace(difference, feed=recorded)
 

@@ -93,7 +93,8 @@ RoundsByLoop = Mapping[str, dict[str, list[int]]]
 class EpochResult:
     """The result of an epoch: touched groups, rows of the change, the path taken for each table it wrote.
 
-    partitions: those of the answer that it touched; None if unknown; rounds, residuals: of each loop (Report).
+    partitions: those of the answer that it touched; None if unknown; rounds, residuals: of each loop (Report); feeds:
+    the sources of which it read the change data feed.
     """
 
     groups: int = 0
@@ -102,6 +103,7 @@ class EpochResult:
     partitions: tuple[str, ...] | None = None
     rounds: RoundsByLoop = field(default_factory=dict[str, dict[str, list[int]]])
     residuals: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
+    feeds: tuple[str, ...] = ()
 
     @property
     def commits(self) -> int:

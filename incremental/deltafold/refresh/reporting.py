@@ -55,6 +55,7 @@ def unaffected_report(last: Finished, pins: Mapping[str, Pin], effect: EpochResu
         unchanged_report(last.intent.view, last, pins),
         rounds=dict(effect.rounds),
         residuals=dict(effect.residuals),
+        feeds=effect.feeds,
         notes=(ViewUnaffected(within_tolerance=bool(effect.residuals)),),
     )
     return with_cost(report, cost)
@@ -78,6 +79,7 @@ def report_of(intent: Intent, effect: EpochResult, cost: Cost, verdict: EpochVer
         partitions=effect.partitions,
         rounds=dict(effect.rounds),
         residuals=dict(effect.residuals),
+        feeds=effect.feeds,
         notes=(ran,),
     )
     return with_cost(report, cost)

@@ -80,6 +80,7 @@ class Report(Json):
     rounds: of each loop, by phase (`retract`, `insert`, `levels`, `steps`), the number of rows that each round changed;
     `points`: of k-means, the number of old points that each step read again;
     residuals: of each loop to a tolerance, the change by each step in the loop's norm; the last is that of the answer;
+    feeds: the sources whose change was read from their change data feed, since that has fewer bytes than their files;
     notes: what the refresh did, the subject first; sentence: rendered from them, and stored beside them for other
     programs; early releases stored it alone.
     """
@@ -108,6 +109,7 @@ class Report(Json):
     rounds: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     residuals: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     lost: str = ""
+    feeds: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
@@ -115,6 +117,7 @@ class Report(Json):
         below = cast("tuple[Report | dict[str, Any], ...]", self.below)
         object.__setattr__(self, "below", tuple(b if isinstance(b, Report) else Report(**b) for b in below))
         object.__setattr__(self, "because", tuple(self.because))
+        object.__setattr__(self, "feeds", tuple(self.feeds))
         object.__setattr__(self, "partitions", None if self.partitions is None else tuple(self.partitions))
         object.__setattr__(self, "versions", {name: (pair[0], pair[1]) for name, pair in self.versions.items()})
         stored = cast("tuple[Note | dict[str, Any], ...]", self.notes)

@@ -91,6 +91,7 @@ class Run:
             partitions=self._partitions,
             rounds=self._rounds,
             residuals=self._residuals,
+            feeds=tuple(name for name, changed in self._epoch.differences.items() if changed.feed is not None),
         )
 
     def _loop(self, loop: LoopState) -> None:
