@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from benchmarks import (
     click,
@@ -13,8 +14,10 @@ from benchmarks import (
     join_group_by,
     large_state,
     loops,
+    many_views,
     memory,
     shop,
+    tpcdi,
     tpch,
     workers,
 )
@@ -49,13 +52,31 @@ def parse() -> argparse.Namespace:
     experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the views")
     experiment.add_argument("--rounds", type=int, default=tpch.ROUNDS, help="of refresh functions, the last counts")
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
-    experiment = experiments.add_parser("shop")
-    experiment.add_argument("--rows", type=int, nargs="+", default=shop.SIZES, help="numbers of orders")
-    experiment.add_argument("--sources", nargs="+", default=list(shop.KINDS), choices=shop.KINDS, help="kinds of table")
-    experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
+    add_pipelines(experiments)
     experiment = experiments.add_parser("memory")
     experiment.add_argument("--rows", type=int, default=80_000_000, help="of about 150 bytes each")
     return parser.parse_args()
+
+
+def add_pipelines(experiments: Any) -> None:
+    """Add the experiments with many datasets."""
+    experiment = experiments.add_parser("shop")
+    experiment.add_argument("--rows", type=int, nargs="+", default=shop.SIZES, help="numbers of orders")
+    experiment.add_argument("--sources", nargs="+", default=list(shop.KINDS), choices=shop.KINDS, help="kinds of table")
+    experiment.add_argument("--policy", choices=("auto", "incremental"), default="incremental", help="of the one run")
+    experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
+    experiment = experiments.add_parser("many-views")
+    experiment.add_argument("--rows", type=int, nargs="+", default=many_views.SIZES, help="of the large table")
+    experiment.add_argument("--datasets", type=int, nargs="+", default=many_views.NUMBERS, help="numbers of datasets")
+    experiment.add_argument("--shapes", nargs="+", default=["flat"], choices=many_views.SHAPES, help="of the graph")
+    experiment.add_argument(
+        "--sources", nargs="+", default=["copy on write"], choices=shop.KINDS, help="kinds of table"
+    )
+    experiment.add_argument("--rounds", type=int, default=many_views.ROUNDS, help="of changes, one more warms up")
+    experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
+    experiment = experiments.add_parser("tpcdi")
+    experiment.add_argument("--scale", type=float, nargs="+", default=tpcdi.SCALES, help="scale factors")
+    experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
 
 
 def main() -> None:
@@ -64,7 +85,12 @@ def main() -> None:
         case "memory":
             memory.run(chosen.rows)
         case "shop":
-            shop.run(chosen.rows, chosen.sources, verify=chosen.verify)
+            shop.run(chosen.rows, chosen.sources, chosen.policy, verify=chosen.verify)
+        case "many-views":
+            graph = chosen.datasets, chosen.shapes
+            many_views.run(chosen.rows, *graph, chosen.sources, chosen.rounds, verify=chosen.verify)
+        case "tpcdi":
+            tpcdi.run(chosen.scale, verify=chosen.verify)
         case "tpch":
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, verify=chosen.verify)
         case "large-state":

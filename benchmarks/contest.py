@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.algebra.results.report import Report
 from deltafold.spark import catalyst
 from deltafold.spark.job_stats import Measure
@@ -94,7 +95,7 @@ class Contest:
             result = action()
         seconds = time.monotonic() - start
         # a refresh counts its own jobs, by the same means
-        cost = result if isinstance(result, Report) else measure.cost
+        cost = result if isinstance(result, Report | PipelineReport) else measure.cost
         lap = Lap(
             setting=setting,
             step=step,
