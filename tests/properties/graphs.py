@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
@@ -11,7 +12,6 @@ from deltafold.api import PipelineReport, View
 from tests.properties.comparing import difference
 from tests.sandbox import Sandbox
 
-DEPTH = 4
 SOURCES: tuple[str, ...] = "t", "u"
 SHAPES = [
     "select k, sum(v) v from {a} group by k",
@@ -26,13 +26,25 @@ SHAPES = [
 ]
 
 
+@dataclass(frozen=True)
+class Size:
+    """The numbers of datasets of graphs, and of layers above the sources."""
+
+    least: int
+    most: int
+    depth: int
+
+
+SMALL, LARGE = Size(3, 8, depth=4), Size(5, 30, depth=6)
+
+
 @st.composite
-def graphs(draw: st.DrawFn) -> dict[str, str]:
-    """Three to eight queries of (k, v), each over two of the sources and the queries before it."""
+def graphs(draw: st.DrawFn, size: Size = SMALL) -> dict[str, str]:
+    """Queries of (k, v), each over two of the sources and the queries before it."""
     depth: dict[str, int] = dict.fromkeys(SOURCES, 0)
     queries = dict[str, str]()
-    for number in range(draw(st.integers(3, 8))):
-        below = st.sampled_from([name for name, layer in depth.items() if layer < DEPTH])
+    for number in range(draw(st.integers(size.least, size.most))):
+        below = st.sampled_from([name for name, layer in depth.items() if layer < size.depth])
         a, b = draw(below), draw(below)
         query = draw(st.sampled_from(SHAPES))
         queries[f"d{number}"] = query.replace("{a}", f"{{{a}}}").replace("{b}", f"{{{b}}}")

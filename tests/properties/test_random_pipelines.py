@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 from deltafold.api import PipelineReport
 from tests.crash.points import Killed
 from tests.night import night
-from tests.properties.graphs import SOURCES, confirm, declare, graphs
+from tests.properties.graphs import LARGE, SMALL, SOURCES, confirm, declare, graphs
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, Step
 
 SCHEMA = "k int, v bigint"
+BY_NIGHT = settings().max_examples >= 100
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4)
 sources = st.sampled_from(SOURCES)
@@ -43,7 +44,7 @@ runs = st.builds(
     Run,
     before=st.lists(steps, min_size=1, max_size=3),
     what=st.sampled_from(["fail", "fail", "kill", "change"]),
-    at=st.integers(1, 25),
+    at=st.integers(1, 60 if BY_NIGHT else 25),
     during=steps,
     threads=st.integers(1, 3),
 )
@@ -77,8 +78,8 @@ def kill() -> None:
     raise Killed
 
 
-@settings(max_examples=1 if settings().max_examples < 100 else 1000)
-@given(graphs(), histories)
+@settings(max_examples=1000 if BY_NIGHT else 1)
+@given(graphs(LARGE if BY_NIGHT else SMALL), histories)
 def test_pipelines_equal_recomputing_them(spark: SparkSession, queries: dict[str, str], history: list[Run]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check(MemorySandbox(spark, Path(folder)), queries, history)
@@ -86,7 +87,7 @@ def test_pipelines_equal_recomputing_them(spark: SparkSession, queries: dict[str
 
 @night
 @settings(max_examples=100)
-@given(graphs(), histories)
+@given(graphs(LARGE), histories)
 def test_pipelines_on_delta_equal_recomputing_them(
     spark: SparkSession, queries: dict[str, str], history: list[Run]
 ) -> None:
