@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltafold.algebra.results.pipeline_report import PipelineReport
+from deltafold.demo import project_demo
+from deltafold.demo.spark_pipelines import ConnectServer
 from deltafold.pipelines.declarative import load_project
 from deltafold.pipelines.project_run import OpenProject, Selection, run_project
 from tests.night import night
-from tests.ports import free_ports
 from tests.properties.comparing import difference
 
 pytestmark = night
@@ -29,13 +31,9 @@ METADATA = "__spark_autocdc_metadata"  # Spark's own column in the target of an 
 
 
 @pytest.fixture(scope="module")
-def remote(spark: SparkSession) -> str:
-    """The address of a Spark Connect server on the session's Spark, so that both tools have one catalog."""
-    (port,) = free_ports(1)
-    jvm = cast(Any, spark.sparkContext)._jvm
-    jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", str(port))
-    jvm.org.apache.spark.sql.connect.service.SparkConnectService.start(cast(Any, spark.sparkContext)._jsc.sc())
-    return f"sc://localhost:{port}"
+def server(spark: SparkSession) -> ConnectServer:
+    """A server on the session's Spark, so that both tools have one catalog."""
+    return ConnectServer.start(spark)
 
 
 @dataclass
@@ -43,7 +41,7 @@ class Twins:
     """One project in two folders and databases; changes are SQL over the database of the sources."""
 
     spark: SparkSession
-    remote: str
+    server: ConnectServer
     root: Path
     mark: str
 
@@ -76,7 +74,7 @@ class Twins:
             cast(Any, self.spark).sql(statement.replace("{src}", self.database("src")))
 
     def run_spark(self) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "SPARK_REMOTE": self.remote}
+        environment = {**os.environ, "SPARK_REMOTE": self.server.address}
         command = [sys.executable, "-m", "pyspark.pipelines.cli", "run"]
         return subprocess.run(
             command, cwd=self.root / THEIRS, env=environment, capture_output=True, text=True, check=False
@@ -102,8 +100,8 @@ class Twins:
 
 
 @pytest.fixture
-def twins(spark: SparkSession, remote: str, tmp_path: Path) -> Iterator[Twins]:
-    twins = Twins(spark, remote, tmp_path / "projects", uuid4().hex[:8])
+def twins(spark: SparkSession, server: ConnectServer, tmp_path: Path) -> Iterator[Twins]:
+    twins = Twins(spark, server, tmp_path / "projects", uuid4().hex[:8])
     for owner in ("src", OURS, THEIRS):
         twins.sql(f"CREATE DATABASE {twins.database(owner)} LOCATION '{tmp_path / owner}'")
     yield twins
@@ -342,3 +340,19 @@ def test_auto_cdc(twins: Twins) -> None:
             spark_merge.merge(batch)
         assert f"has a NULL {null.lower()}" in twins.run_ours()["people"].error
         twins.sql("DELETE FROM {src}.events WHERE id IS NULL OR seq IS NULL")
+
+
+def test_the_demo_of_a_project(
+    spark: SparkSession,
+    server: ConnectServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All tables are equal after each change, and events that are older than what is known change nothing."""
+    monkeypatch.setattr(project_demo, "CORRECTED", "2013-01-01")
+    assert project_demo.play_project(tmp_path / "demo", spark, server, years=2, first=3)
+    shown = capsys.readouterr().out.split("\nchange ")[1].splitlines()[2:8]
+    _, _, changed, _, _, tables = zip(*(re.split("  +", line.strip()) for line in shown), strict=True)
+    assert tables == ("7 equal",) * 6
+    assert [rows != "0" for rows in changed] == [True, True, True, True, False, True]

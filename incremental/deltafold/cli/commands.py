@@ -209,11 +209,18 @@ def demo(
     folder: Annotated[
         Path, typer.Argument(metavar="[FOLDER]", help="Gets the demo's pipelines, data and warehouse.")
     ] = Path("deltafold-demo"),
+    *,
+    as_project: Annotated[
+        bool,
+        typer.Option("--project", help="Refresh a project of Spark Declarative Pipelines beside Spark's own tool."),
+    ] = False,
 ) -> None:
     """Run the demo: a year of flights arrives, and three pipelines follow it."""
-    from deltafold.demo.demo import run_demo  # needed by this command alone
-
-    if not run_demo(folder.absolute()):
+    if as_project:
+        from deltafold.demo.project_demo import run_project_demo as play
+    else:
+        from deltafold.demo.demo import run_demo as play  # needed by this command alone
+    if not play(folder.absolute()):
         raise typer.Exit(UNEQUAL)
 
 

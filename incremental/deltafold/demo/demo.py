@@ -63,7 +63,7 @@ class OpenedView:
     def refresh(self, prefix: str = "") -> Report:
         """Refresh the view, print it, and report it to Dagster."""
         report = catalogue.refresh(self.pipeline, self.view, progress=lambda step: None)
-        _show_progress(prefix + report.sentence)
+        show_progress(prefix + report.sentence)
         orchestrator.send(orchestrator.report_refresh(self.pipeline, self.view, report))
         return report
 
@@ -125,9 +125,9 @@ def play(
     pipeline = catalogue.load("flights", pipelines)
     flights = flight_files.days()
     flight_files.drop_airlines(home / "airlines")
-    _show_progress("starting Spark")
+    show_progress("starting Spark")
     view = OpenedView(pipeline, *catalogue.open(pipeline, start(pipeline)))
-    _show_progress("how the query is refreshed:")
+    show_progress("how the query is refreshed:")
     print(view.view.explain(), end="\n\n", flush=True)
     landed: dict[str, Sequence[Row]] = {}
     steps: list[DemoStep] = []
@@ -136,7 +136,7 @@ def play(
         landed.update((day, arrival.flights[day]) for day in arrival.days)
         steps.append(_step(view, arrival.what, home / "recomputed"))
     _summarize(home, steps)
-    _show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
+    show_progress("loops over the same flights: fewest legs between airports, PageRank of airports")
     loops = _open_loops(pipelines, view.warehouse.spark)
     _cancel(home, landed, view, loops)
     return _verify([view, *loops])
@@ -170,7 +170,7 @@ def _cancel(home: Path, landed: Mapping[str, Sequence[Row]], flights: OpenedView
     routes = next(view for view in loops if view.pipeline.name == "routes")
     before = _count_journeys(routes.view, destination)
     flight_files.drop(home / "flights", days, days)
-    _show_progress(f"all flights to {destination} are deleted")
+    show_progress(f"all flights to {destination} are deleted")
     flights.land()
     for view in (flights, *loops):
         view.refresh()
@@ -267,5 +267,6 @@ def _clear(home: Path) -> None:
 _BEGIN = time.perf_counter()
 
 
-def _show_progress(text: str) -> None:
+def show_progress(text: str) -> None:
+    """Print a line with the seconds since the start."""
     print(f"[{time.perf_counter() - _BEGIN:5.0f} s] {text}", flush=True)
