@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from deltafold.algebra.errors import SourceError
 from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.demo import project_demo
 from deltafold.demo.spark_pipelines import ConnectServer
@@ -356,3 +357,5 @@ def test_the_demo_of_a_project(
     _, _, changed, _, _, tables = zip(*(re.split("  +", line.strip()) for line in shown), strict=True)
     assert tables == ("7 equal",) * 6
     assert [rows != "0" for rows in changed] == [True, True, True, True, False, True]
+    with pytest.raises(SourceError, match=r"(?i)authenticat"):
+        ConnectServer(server.address.partition("/;")[0]).run(tmp_path / "demo" / "theirs")

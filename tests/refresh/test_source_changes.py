@@ -131,10 +131,10 @@ def test_the_change_data_feed_is_read_where_it_has_less(delta: DeltaSandbox, que
     report = checked(view)
     assert (report.change_rows <= 100, report.feeds) == (True, ("t",))
     delta.sql("alter table {t} set tblproperties (delta.enableChangeDataFeed = false)")
-    delta.sql("delete from {t} where id = 41")
+    delta.sql("delete from {t} where id = 141")
     assert file_difference(delta.table("t"), before, before + 3).feed is None  # off at the end
     delta.sql(FEED)
-    delta.sql("delete from {t} where id = 42")
+    delta.sql("delete from {t} where id = 142")
     assert file_difference(delta.table("t"), before + 3, before + 5).feed is None  # on since its middle
     assert checked(view).feeds == ()
 
