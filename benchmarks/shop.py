@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contest import Contest
 from benchmarks.projects import Datasets, verify_all
+from deltafold.algebra.results.pipeline_report import REFRESHED, DatasetResult, PipelineReport
 from deltafold.api import Delta, View, Warehouse
 from deltafold.pipelines.project import RefreshPolicy
 from deltafold.spark.cache import cache_folder
@@ -227,9 +228,12 @@ def one(
         verify_all(views.values())
 
 
-def refresh_all(views: Mapping[str, View], show: Callable[[str], object] = print) -> None:
+def refresh_all(views: Mapping[str, View], show: Callable[[str], object] = print) -> PipelineReport:
     """Refresh one view after the other."""
-    for view in views.values():
+    results = list[DatasetResult]()
+    for name, view in views.items():
         report = view.refresh()
+        results.append(DatasetResult(name=name, outcome=REFRESHED, report=report))
         show(f"  {report.seconds:6.2f} s {report.sentence}")
         show(f"      {report.phases}")
+    return PipelineReport(datasets=tuple(results))

@@ -101,6 +101,11 @@ def spread(salt: int, below: object) -> str:
     return f"CAST(pmod(xxhash64(id, {salt}), {below}) AS INT)"
 
 
+def on_day(number: object) -> str:
+    """Return the date of a day, from 0."""
+    return f"date_add({ZERO}, CAST({number} AS INT))"
+
+
 def amount(salt: int, most: int) -> str:
     """Return a pseudorandom amount of a row."""
     return f"CAST({spread(salt, most * 100)} / 100 AS DECIMAL(12, 2))"
@@ -122,7 +127,7 @@ def fixed_tables(spark: SparkSession) -> dict[str, DataFrame]:
 
 def event_tables(spark: SparkSession, scale: float, batch: int) -> dict[str, DataFrame]:
     """Return the rows that a batch appends to each table of events; batch 0 has the history, others a day each."""
-    day = f"CAST({ZERO} + id % {DAYS} AS DATE)" if batch == 0 else f"DATE_ADD({ZERO}, {DAYS + batch - 1})"
+    day = on_day(f"id % {DAYS}" if batch == 0 else f"{DAYS + batch - 1}")
     trades, customers = int(TRADES * scale), int(CUSTOMERS * scale)
     companies, securities = int(COMPANIES * scale), int(SECURITIES * scale)
     symbol = f"concat('S', {spread(7, securities)})"
@@ -140,7 +145,7 @@ def event_tables(spark: SparkSession, scale: float, batch: int) -> dict[str, Dat
             )
         first = spark.range(entities).selectExpr("*", "CAST(id AS INT) AS e", f"{ZERO} AS posted")
         more = spark.range(entities, entities * 3 // 2).selectExpr(
-            "*", f"CAST(id - {entities} AS INT) AS e", f"CAST({ZERO} + 100 + id % (({DAYS} - 100)) AS DATE) AS posted"
+            "*", f"CAST(id - {entities} AS INT) AS e", f"{on_day(f'100 + id % ({DAYS} - 100)')} AS posted"
         )
         return first.unionByName(more)
 
@@ -180,7 +185,7 @@ def event_tables(spark: SparkSession, scale: float, batch: int) -> dict[str, Dat
         "trade_events": trade.selectExpr(
             f"explode(filter(array(struct(1 AS step, 'SBMT' AS status, day), struct(2 AS step, "
             f"if(trade_id % 20 = 0, 'CNCL', 'CMPT') AS status, date_add(day, 1) AS day)), "
-            f"s -> s.day < date_add({ZERO}, {DAYS + batch}))) AS s", "* EXCEPT (day)",
+            f"s -> s.day < {on_day(DAYS + batch)})) AS s", "* EXCEPT (day)",
         ).selectExpr("s.*", "* EXCEPT (s)"),
         "holdings": rows(trades * 9 // 10, max(1, trades // DAYS)).selectExpr(
             "id AS holding_id", "id AS trade_id", f"{spread(2, 900)} AS after"),
@@ -191,7 +196,7 @@ def event_tables(spark: SparkSession, scale: float, batch: int) -> dict[str, Dat
             f"CAST({spread(2, customers)} AS BIGINT) AS customer_id", f"{symbol} AS symbol",
             f"if({spread(3, 4)} = 0, 'CNCL', 'ACTV') AS action", f"{day} AS day"),
         "daily_market": rows(securities * DAYS, securities).selectExpr(
-            f"concat('S', id % {securities}) AS symbol", f"CAST({ZERO} + id DIV {securities} AS DATE) AS day",
+            f"concat('S', id % {securities}) AS symbol", f"{on_day(f'id DIV {securities}')} AS day",
             f"{amount(2, 100)} AS close", f"{amount(3, 100)} + 100 AS high", f"{amount(4, 100)} AS low",
             f"{spread(5, 10**6)} AS volume"),
     }  # fmt: skip
@@ -203,7 +208,7 @@ def late_trades(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
     spark.read.format("delta").load(str(path)).createOrReplaceTempView("earlier_trades")
     return spark.sql(f"""
         WITH trades AS (SELECT max_by(struct(*), step) AS last FROM earlier_trades GROUP BY trade_id)
-        SELECT 2 AS step, 'CMPT' AS status, date_add({ZERO}, {DAYS + batch - 1}) AS day,
+        SELECT 2 AS step, 'CMPT' AS status, {on_day(DAYS + batch - 1)} AS day,
           last.* EXCEPT (step, status, day)
         FROM trades WHERE last.status = 'SBMT'""")
 
