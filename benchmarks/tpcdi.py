@@ -80,10 +80,10 @@ DATASETS = {
         JOIN dim_customer c ON w.customer_id = c.customer_id AND w.placed >= c.effective AND w.placed < c.ended
         JOIN dim_security s ON w.symbol = s.symbol AND w.placed >= s.effective AND w.placed < s.ended""",
     "fact_market_history": """SELECT m.symbol, m.day, m.close, m.high, m.low, m.volume, s.company_id,
-          max(m.high) OVER year AS high_year, min(m.low) OVER year AS low_year
+          max(m.high) OVER trailing AS high_year, min(m.low) OVER trailing AS low_year
         FROM daily_market m
         JOIN dim_security s ON m.symbol = s.symbol AND m.day >= s.effective AND m.day < s.ended
-        WINDOW year AS (PARTITION BY m.symbol ORDER BY m.day ROWS BETWEEN 251 PRECEDING AND CURRENT ROW)""",
+        WINDOW trailing AS (PARTITION BY m.symbol ORDER BY m.day ROWS BETWEEN 251 PRECEDING AND CURRENT ROW)""",
     "dim_prospect": f"""SELECT p.agency_id, p.name, p.city, p.income, p.cars, p.income > 150000 AS is_wealthy,
         c.customer_id IS NOT NULL AS is_customer
         FROM prospects p LEFT JOIN dim_customer c ON p.name = c.name AND c.ended = {FAR} AND c.status = 'ACTV'""",
