@@ -39,7 +39,8 @@ SOURCES = "nyc"  # the database that the project's files name
 OURS, THEIRS = "flights", "flights_by_spark"  # databases
 FOLDERS = {OURS: "ours", THEIRS: "theirs"}
 YEARS = 10
-KEY = ("day", "carrier", "flight", "origin", "sched_dep_time")
+KEY = "day, carrier, flight, origin, sched_dep_time"
+FLIGHT = "day, carrier, flight, origin, dest, sched_dep_time, dep_time, dep_delay, distance"
 EVENTS = """
     day DATE, carrier STRING, flight INT, origin STRING, dest STRING, sched_dep_time INT, dep_time INT, dep_delay INT,
     distance INT, operation STRING, sequence BIGINT"""
@@ -199,17 +200,13 @@ class ProjectDemo:
         self._append(f"SELECT *, 'upsert', {sequence}L FROM ({self._read(flights, [day], 1)})")
 
     def _correct(self, corrected: Mapping[str, Sequence[Row]]) -> None:
-        """Append all flights of corrected days, and the deletes of those that are no longer in them."""
+        """Append all flights of a corrected day, and the deletes of those that are no longer in it."""
         (day,) = corrected
         rows = self._read(corrected, [day], 1)
-        current = self._current(day)
+        earlier = f"SELECT * FROM {SOURCES}.flight_events WHERE day = DATE'{day}'"
         self._append(f"""
-            SELECT *, 'upsert', 3L FROM ({rows}) UNION ALL
-            SELECT *, 'delete', 3L FROM ({current}) LEFT ANTI JOIN ({rows}) USING ({", ".join(KEY)})""")
-
-    def _current(self, day: str) -> str:
-        columns = [column.name for column in self.spark.table(f"{SOURCES}.flight_events").schema][:-2]
-        return f"SELECT {', '.join(columns)} FROM {SOURCES}.flight_events WHERE day = DATE'{day}'"
+            SELECT {FLIGHT}, 'upsert', 3L FROM ({rows}) UNION ALL
+            SELECT DISTINCT {FLIGHT}, 'delete', 3L FROM ({earlier}) LEFT ANTI JOIN ({rows}) USING ({KEY})""")
 
     def _read(self, flights: Mapping[str, Sequence[Row]], days: Sequence[str], years: int) -> str:
         """Return a query for the flights of some days, once for each of some years; writes their files first."""
