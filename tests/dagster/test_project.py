@@ -341,6 +341,33 @@ def test_a_dataset_that_differs_stops_its_readers_and_no_others(tmp_path: Path) 
     assert run("top") == (True, {"top"})
 
 
+class Flaky(Pretended):
+    """Fails at the first refresh of the dataset `top`, as a crash does."""
+
+    def run(self, context: object, pipeline: Pipeline, task: object) -> object:
+        if not isinstance(task, VerifyTask):
+            MAINTAINED.append(pipeline.name)
+            if pipeline.name == "top" and MAINTAINED.count("top") == 1:
+                raise dg.Failure("lost", allow_retries=True)
+        return super().run(context, pipeline, task)
+
+
+def test_a_second_attempt_leaves_out_what_the_first_has_materialised(tmp_path: Path) -> None:
+    """But compares it again, so that a failed check still stops what is downstream."""
+    sales.declare(tmp_path)
+    write(tmp_path, "top", "sources:\n  sales: {view: sales}\n", sql="SELECT count(*) AS n FROM sales")
+    datasets = df.deltafold_assets(tmp_path, retry_policy=dg.RetryPolicy(max_retries=1))
+    MAINTAINED.clear()
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([datasets], resources={"deltafold": Flaky()}, instance=instance)
+        made = [str(event.materialization.label) for event in done.get_asset_materialization_events()]
+        assert made == ["sales", "top"] and MAINTAINED == ["sales", "top", "top"]
+        assert len(done.get_asset_check_evaluations()) == 3
+        dg.materialize([datasets], resources={"deltafold": Flaky()}, instance=instance)  # another run refreshes both
+        assert MAINTAINED == ["sales", "top", "top", "sales", "top"]
+    MAINTAINED.clear()
+
+
 def test_a_view_reads_another_and_one_job_maintains_both() -> None:
     low = revenue()
     top = df.maintained_view("top", "SELECT count(*) AS n FROM r", sources={"r": low}, warehouse="warehouse")

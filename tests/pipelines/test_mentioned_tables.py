@@ -18,7 +18,7 @@ from tests.pipelines.dbt_project import COMPILED
         ("with a as (select * from a), b (x, y) as (select 1, 2 from a, c) select * from b, d", "a;c;d"),
         ("with recursive a as (select 1 union all select * from a) select * from a, b", "b"),
         (
-            "select extract(year from x.y), (select max(z) from c), a is distinct from b from t lateral view explode(z) u as k, v",
+            "select extract(year from x.y), (select z from c), a is distinct from b from t lateral view f(z) u as k, v",
             "c;t",
         ),
         ("select * from (a join (select * from b) c using (k, l)), range(3) r, lateral (select * from d)", "a;b;d"),

@@ -342,14 +342,24 @@ def dry_run(
     tables: TablesOption = None,
     select: SelectOption = None,
     exclude: ExcludeOption = None,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Write the datasets of a spark-pipeline.yml beside it, for Dagster.")
+    ] = False,
 ) -> None:
-    """Check the datasets of a project, and print what each reads; nothing is read or written."""
-    with _project_of(spec, dbt, tables, name) as (opened, _):
+    """Check the datasets of a project, and print what each reads; no table is read or written."""
+    if describe and (name or dbt or select or exclude):
+        raise typer.BadParameter("--describe: it is for a whole spark-pipeline.yml. Remove it, or the others.")
+    with _project_of(spec, dbt, tables, name) as (opened, say):
         from deltafold.pipelines.project_run import Selection
 
         opened.check()
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
         text = project.render_graph(opened, opened.open(selected, create=False), selected)
+        if describe:
+            from deltafold.pipelines.project_files import write_description
+
+            path = project.locate_spec(spec, Path.cwd())
+            say(f"{opened.project.name}: datasets written to {write_description(path, opened)}")
     print(text)
 
 

@@ -19,12 +19,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from deltafold.algebra.errors import UsageError, explain_missing_packages
 from deltafold.cli import rendering
 from deltafold.pipelines import catalogue, descriptions
+from deltafold.pipelines.project_files import ProjectFiles
+from deltafold.pipelines.project_tasks import ProjectTask
 from deltafold.pipelines.tasks import TaskFault, explain_fault, read_task
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from deltafold.api import Landing, Report, Verification, View
     from deltafold.pipelines.catalogue import Pipeline
 
@@ -115,6 +121,12 @@ def _answer(asked: Mapping[str, Any], progress: Callable[[str], None], complain:
 
     shown = False
     try:
+        if "project" in asked:
+            files = TypeAdapter(ProjectFiles).validate_python(asked["project"])
+            project_task = TypeAdapter(ProjectTask).validate_python(asked["task"])
+            shown = project_task.show_rows
+            with explain_lost_spark():
+                return {"result": asdict(project_task.do(files.open(_start_spark), progress))}
         pipeline = catalogue.load(asked["pipeline"])
         task = read_task(asked["task"])
         shown = pipeline.declaration.show_rows_in_errors
@@ -124,6 +136,13 @@ def _answer(asked: Mapping[str, Any], progress: Callable[[str], None], complain:
     except Exception as error:
         complain("".join(["The step failed at:\n", *traceback.format_tb(error.__traceback__)]))
         return {"fault": asdict(explain_fault(error, show_rows=shown))}
+
+
+def _start_spark(name: str, settings: Mapping[str, str], options: Mapping[str, Any]) -> SparkSession:
+    """Start the Spark of a project."""
+    from deltafold.spark import session
+
+    return session.start(f"deltafold {name}", settings=settings, **options)
 
 
 def read_fault(answer: Mapping[str, Any]) -> TaskFault | None:

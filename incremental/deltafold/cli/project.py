@@ -13,6 +13,7 @@ from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
+from deltafold.pipelines.project_files import SPEC_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
     from deltafold.pipelines.project_run import OpenProject
     from deltafold.view import View
-
-SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 
 
 def locate_spec(spec: Path | None, folder: Path) -> Path:

@@ -35,6 +35,7 @@ from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, ma
 from deltafold.dagster.folders import delta_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
+from deltafold.dagster.project_step import maintain_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import Pipeline
@@ -113,6 +114,7 @@ def maintenance_job(
 
 def _maintain(name: str, op: str, steps: Sequence[Step], retry_policy: dg.RetryPolicy | None) -> dg.JobDefinition:
     names = [dataset.name for step in steps for dataset in step.datasets]
+    names += [step.project.project.name for step in steps if step.project]
 
     @dg.op(
         name=op,
@@ -124,6 +126,8 @@ def _maintain(name: str, op: str, steps: Sequence[Step], retry_policy: dg.RetryP
     def maintain(context: dg.OpExecutionContext, config: UpkeepConfig) -> None:
         shown: dict[str, dg.MetadataValue] = {}
         for step in steps:
+            if step.project is not None:
+                shown |= maintain_project(context, step.project, step.resource_key, config.retention_hours)
             spark = find_runner(context, step.resource_key)
             for dataset in step.datasets:
                 done = spark.run(context, dataset.pipeline, MaintainTask(config.retention_hours))

@@ -16,6 +16,7 @@ from deltafold.dagster.maintained import TableSource, deltafold_assets, landing_
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.queries import is_query_file
 
 QUERY = """\
@@ -145,6 +146,10 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
     pipelines: Annotated[
         str, dg.Resolver.default(description="The folder of pipelines, relative to that of defs.yaml.")
     ] = "pipelines"
+    tables: Annotated[
+        str | None,
+        dg.Resolver.default(description="Of a dbt project: the folder or URI of Delta tables that are in no catalog."),
+    ] = None
     select: Annotated[
         str | Sequence[str] | None,
         dg.Resolver.default(
@@ -174,7 +179,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         ),
     ] = None
 
-    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+    def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         """Return the asset of a dataset; for subclasses to override."""
         return self._translator.get_asset_spec(pipeline)
 
@@ -194,6 +199,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         refreshed = deltafold_assets(
             folder,
             name=f"{context.path.name}__refresh",
+            tables=self.tables,
             select=self.select,
             exclude=self.exclude,
             translator=translator,
@@ -217,5 +223,5 @@ class _OfComponent(DeltafoldTranslator):
         super().__init__(component.source_assets, component.key_prefix)
         self._component = component
 
-    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+    def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         return self._component.get_asset_spec(pipeline)

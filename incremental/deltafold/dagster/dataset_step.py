@@ -1,7 +1,8 @@
 """Refresh several datasets in one step: the selected ones in order, each with its checks.
 
 A dataset is one asset, whatever states it has (D-184). All of a step share one Spark. One that fails, or differs from
-its query, stops its readers and no others: those are materialised, and then the step fails.
+its query, stops its readers and no others: those are materialised, and then the step fails. A step that Dagster tries
+again leaves out the datasets that an attempt of the same run has materialised, and compares them again.
 
 A refresh is not partitioned: it consumes all landed changes, from the last epoch's versions to the newest ones. It
 materialises the dataset also if nothing changed, with that verdict and the same data version, so that freshness finds
@@ -13,7 +14,7 @@ it up to date and downstream assets do not count it as new.
                     with `on_lost: rebuild`. It does not block: the rebuilt dataset is right.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.tasks import RefreshedView, RefreshTask, VerifyTask
 
 if TYPE_CHECKING:
+    from deltafold.dagster.project_step import ProjectAssets
     from deltafold.dagster.resources import SparkResource
 
 CHECK = "equals_batch"
@@ -77,11 +79,12 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Step:
-    """What automation has to know of a step."""
+    """What automation has to know of a step: its datasets, or its project."""
 
     datasets: tuple[Dataset, ...]
     resource_key: str | None
     pool: str | None
+    project: "ProjectAssets | None" = None
 
 
 class RefreshConfig(dg.Config):
@@ -210,21 +213,51 @@ def step_of(assets: dg.AssetsDefinition) -> Step:
 
 
 def _rekey(dataset: Dataset, assets: dg.AssetsDefinition) -> Dataset:
-    """Return a dataset under the keys of its assets: `load_assets_from_modules` may have put a prefix before them."""
-    spec = assets.specs_by_key[assets.keys_by_output_name[dataset.key.to_python_identifier()]]
-    # Dagster replaces dependencies in place.
-    pairs = [(old.asset_key, new.asset_key) for old, new in zip(dataset.spec.deps, spec.deps, strict=False)]
-    prefixed = {old: new for old, new in pairs if new.path[-len(old.path) :] == old.path}
-    sources = {source: prefixed.get(key, key) for source, key in dataset.sources.items()}
-    return replace(dataset, spec=spec, sources=sources)
+    """Return a dataset under the keys of its assets."""
+    keys = current_keys([dataset.spec], assets)
+    spec = assets.specs_by_key[keys[dataset.key]]
+    return replace(dataset, spec=spec, sources={name: keys.get(key, key) for name, key in dataset.sources.items()})
+
+
+def current_keys(specs: Sequence[dg.AssetSpec], assets: dg.AssetsDefinition) -> Mapping[dg.AssetKey, dg.AssetKey]:
+    """Return the keys that specs and dependencies have now: `load_assets_from_modules` may have put a prefix before."""
+    keys = dict[dg.AssetKey, dg.AssetKey]()
+    for spec in specs:
+        current = assets.specs_by_key[assets.keys_by_output_name[spec.key.to_python_identifier()]]
+        # Dagster replaces dependencies in place.
+        pairs = [(old.asset_key, new.asset_key) for old, new in zip(spec.deps, current.deps, strict=False)]
+        keys |= {old: new for old, new in pairs if new.path[-len(old.path) :] == old.path}
+        keys[spec.key] = current.key
+    return keys
 
 
 def _find_current(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
     """Return datasets under the keys that they have in the code location of a run, in which a step is only a part."""
-    graph = context.job_def.asset_layer.asset_graph.source_asset_graph
-    steps = [step_of(each) for each in graph.assets_defs if each.is_executable and each.node_def in _STEPS]
+    found = [context.assets_def, *_find_others(context)]
+    steps = [step_of(each) for each in found if each.is_executable and each.node_def in _STEPS]
     current = {id(dataset.pipeline): dataset for step in steps for dataset in step.datasets}
     return [current.get(id(dataset.pipeline), dataset) for dataset in datasets]
+
+
+def _find_others(context: dg.AssetExecutionContext) -> Iterable[dg.AssetsDefinition]:
+    """Return the assets of the code location; none in a run of `materialize`, which has just those it was given."""
+    try:
+        return context.repository_def.assets_defs_by_key.values()
+    except dg.DagsterInvariantViolationError:
+        return ()
+
+
+def find_done(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
+    """Return the selected assets that an earlier attempt of this step, in the same run, has materialised."""
+    attempt = context.op_execution_context
+    if attempt.retry_number == 0:
+        return set()
+
+    def is_done(key: dg.AssetKey) -> bool:
+        records = context.instance.fetch_materializations(key, limit=1).records
+        return bool(records) and records[0].run_id == attempt.run_id
+
+    return set(filter(is_done, context.selected_asset_keys))
 
 
 class _Run:
@@ -248,6 +281,7 @@ class _Run:
 
     def results(self) -> Iterator[Result]:
         """Yield the results of the selected datasets and checks; raise Failure at the end if one failed."""
+        asked = self._context.selected_asset_keys - find_done(self._context)
         checks = {(key.asset_key, key.name) for key in self._context.selected_asset_check_keys}
         for dataset in self._datasets:
             key, name = dataset.key, dataset.name
@@ -256,7 +290,7 @@ class _Run:
                 self._stopped.add(name)
                 continue
             try:
-                if key in self._context.selected_asset_keys:
+                if key in asked:
                     yield from self._refresh(dataset, checks)
                 if (key, CHECK) in checks:
                     yield self._verify(dataset)
@@ -264,7 +298,7 @@ class _Run:
                 self._failures[name] = failure
                 self._stopped.add(name)
         if self._failures:
-            raise _together(self._failures)
+            raise together(self._failures)
 
     def _refresh(self, dataset: Dataset, checks: set[tuple[dg.AssetKey, str]]) -> Iterator[Result]:
         done = self._spark.run(self._context, dataset.pipeline, RefreshTask(rebuild=self._config.rebuild))
@@ -371,7 +405,7 @@ def loss_events(dataset: Dataset, report: Report) -> Iterator[dg.AssetCheckEvalu
             yield dg.AssetCheckEvaluation(asset_key=dataset.key, check_name=LOSS_CHECK, **describe_loss(report))
 
 
-def _together(failures: Mapping[str, dg.Failure]) -> dg.Failure:
+def together(failures: Mapping[str, dg.Failure]) -> dg.Failure:
     """Return one failure for several datasets; it is tried again if that may help one of them."""
     if len(failures) == 1:
         return next(iter(failures.values()))

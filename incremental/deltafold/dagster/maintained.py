@@ -19,12 +19,14 @@ from deltafold.dagster import following
 from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
 from deltafold.dagster.folders import delta_version
 from deltafold.dagster.landing_step import landing_step
+from deltafold.dagster.project_step import project_step, translate_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, find_lander, replace_attributes
-from deltafold.pipelines import catalogue
+from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
 from deltafold.pipelines.inline import declare_pipeline
+from deltafold.pipelines.project_files import find_project
 from deltafold.pipelines.selection import Nodes, find_pipelines
 
 if TYPE_CHECKING:
@@ -173,6 +175,7 @@ def deltafold_assets(
     pipelines: str | Path | None = None,
     *,
     name: str | None = None,
+    tables: str | None = None,
     select: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] = (),
     translator: DeltafoldTranslator | None = None,
@@ -182,11 +185,14 @@ def deltafold_assets(
     op_tags: Mapping[str, Any] | None = None,
     resource_key: str | None = RESOURCE_KEY,
 ) -> dg.AssetsDefinition:
-    """Return the datasets of a folder of pipelines as one step, of which any subset can be materialised.
+    """Return the datasets of a folder of pipelines, or of a project, as one step; any subset can be materialised.
 
     Args:
-        pipelines: the folder of their folders; by default DELTAFOLD_PIPELINES, else ./pipelines.
+        pipelines: the folder of their folders; by default DELTAFOLD_PIPELINES, else ./pipelines. Or a project: a
+            pipeline's folder whose pipeline.yaml has `datasets`, a dbt project or its manifest.json, a
+            spark-pipeline.yml or its folder.
         name: of the step, by default that of the folder.
+        tables: of a dbt project, the folder or URI of the Delta tables that are in no catalog.
         select: which datasets, in dbt's grammar (docs/reference/selections.md): names, `tag:nightly`, `+orders`;
             by default all. One that they read is refreshed with them, but is no asset.
         exclude: which of these not.
@@ -201,6 +207,23 @@ def deltafold_assets(
         DeclarationError: for an invalid pipeline that is selected, or a selection that matches nothing.
     """
     folder = _folder(pipelines)
+    if files := find_project(folder, tables):
+        assets = translate_project(
+            files,
+            files.describe(),
+            _as_texts(select or ()),
+            _as_texts(exclude),
+            translator or DeltafoldTranslator(),
+            checked=equals_batch,
+        )
+        return project_step(
+            name or f"{files.name}__refresh",
+            assets,
+            resource_key=resource_key,
+            retry_policy=retry_policy,
+            pool=pool,
+            op_tags=op_tags,
+        )
     datasets = translate(_load(folder, select, exclude), translator or DeltafoldTranslator(), checked=equals_batch)
     return refresh_step(
         name or f"{folder.name}__refresh",
@@ -230,13 +253,30 @@ def pipeline_steps(
 
     The arguments are those of `deltafold_assets`.
     """
-    surveyed = catalogue.survey_pipelines(_folder(pipelines))
+    folder = _folder(pipelines)
+    surveyed = catalogue.survey_pipelines(folder)
     valid = [each for each in surveyed.values() if isinstance(each, Pipeline)]
     translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=equals_batch)
     datasets = {name: _with_freshness(each) for name, each in translated.items() if isinstance(each, Dataset)}
 
+    def project(name: str) -> dg.AssetsDefinition:
+        try:
+            return deltafold_assets(
+                folder / name,
+                translator=translator,
+                equals_batch=equals_batch,
+                retry_policy=retry_policy,
+                pool=name,
+                op_tags=op_tags,
+                resource_key=resource_key,
+            )
+        except (DeclarationError, dg.DagsterInvalidDefinitionError) as error:
+            return _show_error(dg.AssetKey([name]), str(error))
+
     def step(name: str) -> dg.AssetsDefinition:
         pipeline = surveyed[name]
+        if folder_project.is_project(folder / name):
+            return project(name)
         if isinstance(pipeline, DeclarationError):
             return _show_error(dg.AssetKey([name]), str(pipeline))
         rejected = translated[name]
@@ -338,6 +378,8 @@ def landing_assets(
                 raise
             return _show_error(translator.get_source_key(pipeline, source), _explain_rejection(pipeline, error))
 
+    if find_project(folder):
+        return []  # its step lands them
     loaded = _load(folder, select, exclude, skip_invalid=skip_invalid)
     return [step(pipeline, source) for pipeline in loaded for source in pipeline.landed]
 
@@ -427,6 +469,10 @@ def _load(
     names = tuple(surveyed)
     if select or exclude:
         names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))
+    if project := next((folder / name for name in names if folder_project.is_project(folder / name)), None):
+        raise DeclarationError(
+            f"{project}: it has datasets, so it is a step of its own. Name its folder, or exclude {project.name}."
+        )
     chosen = [_valid(surveyed[name]) for name in names]
     ordered = {pipeline.name: pipeline for top in chosen for pipeline in (*top.chain, top)}
     return [pipeline for name, pipeline in ordered.items() if name in names]

@@ -26,10 +26,12 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from deltafold.cli.orchestrator import EXTRA, read_fault
-from deltafold.dagster.task_runner import StepContext, end_when_cancelled, failure_of, failures
+from deltafold.dagster.task_runner import StepContext, end_when_cancelled, explained_failures, failure_of, failures
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.declaration import SparkPart
+from deltafold.pipelines.project_files import ProjectFiles
+from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask, read_project_result
 from deltafold.pipelines.tasks import Task, TaskResult, read_result
 
 if TYPE_CHECKING:
@@ -68,12 +70,24 @@ class SparkResource(LazyPySparkResource):
         Raises:
             DeltafoldError: for an invalid declaration or query, or a missing part of this machine's setup.
         """
+        return catalogue.open(pipeline, self._session_for(pipeline.name, pipeline.declaration.spark))
+
+    def run_project(self, context: StepContext, files: ProjectFiles, task: ProjectTask) -> ProjectResult:
+        """Do a task on a project in this process; see TaskRunner."""
+
+        def start(name: str, settings: Mapping[str, str], options: Mapping[str, Any]) -> "SparkSession":
+            return self._session_for(name, SparkPart(settings=dict(settings), **options))
+
+        with explained_failures(show_rows=task.show_rows):
+            return task.do(files.open(start), context.log.info)
+
+    def _session_for(self, name: str, wished: SparkPart) -> "SparkSession":
         from deltafold.spark.lost import was_lost
 
         session = self._started
         if session is None or was_lost(session):
-            self._spark_session = session = self._start(f"deltafold {pipeline.name}", pipeline.declaration.spark)
-        return catalogue.open(pipeline, session)
+            self._spark_session = session = self._start(f"deltafold {name}", wished)
+        return session
 
     @property
     def _started(self) -> "SparkSession | None":
@@ -105,6 +119,11 @@ class SessionSpark:
         with failures(pipeline):
             return task.do(pipeline, *catalogue.open(pipeline, self.session), context.log.info)
 
+    def run_project(self, context: StepContext, files: ProjectFiles, task: ProjectTask) -> ProjectResult:
+        """Do a task on a project in this process; see TaskRunner."""
+        with explained_failures(show_rows=task.show_rows):
+            return task.do(files.open(lambda *_: self.session), context.log.info)
+
 
 class PipesAnswers(Protocol):
     """What a client of Dagster Pipes returns; a `dg.PipesSession` is one, too."""
@@ -130,17 +149,26 @@ class PipesSpark(dg.ConfigurableResource[Any], ABC):
                 allow_retries=False,
             )
         asked = {"pipeline": pipeline.name, "task": asdict(task)}  # pyright: ignore[reportArgumentType]
+        return read_result(task, self._ask(context, pipeline.name, asked))
+
+    def run_project(self, context: StepContext, files: ProjectFiles, task: ProjectTask) -> ProjectResult:
+        """Do a task on a project in another process, which finds its files at the same path; see TaskRunner."""
+        asked = {"project": {**asdict(files), "path": str(files.path)}, "task": asdict(task)}
+        return read_project_result(self._ask(context, files.name, asked))
+
+    def _ask(self, context: StepContext, name: str, asked: Mapping[str, Any]) -> Any:
+        """Return the result of a task that another process does."""
         with end_when_cancelled():
             answers = self.launch(context, {EXTRA: asked}).get_custom_messages()
         if not answers:
             raise dg.Failure(
-                f"{pipeline.name}: the process of this step ended without a result: it does not run `deltafold step`, "
+                f"{name}: the process of this step ended without a result: it does not run `deltafold step`, "
                 f"or its messages did not arrive. See its output and the logs of this run, and correct how it is "
                 f"started. {AGAIN}"
             )
         if fault := read_fault(answers[-1]):
             raise failure_of(fault)
-        return read_result(task, answers[-1]["result"])
+        return answers[-1]["result"]
 
 
 class SubmittedSpark(PipesSpark):

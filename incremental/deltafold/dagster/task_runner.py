@@ -15,6 +15,8 @@ import dagster as dg
 
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.project_files import ProjectFiles
+from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask
 from deltafold.pipelines.tasks import Task, TaskFault, TaskResult, explain_fault
 
 StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
@@ -43,7 +45,13 @@ def failures(pipeline: Pipeline) -> Generator[None]:
         dg.Failure: with the traceback of the exception, whose lines are code.
         CancelledStepError: the run was cancelled.
     """
-    shown = pipeline.declaration.show_rows_in_errors
+    with explained_failures(show_rows=pipeline.declaration.show_rows_in_errors):
+        yield
+
+
+@contextlib.contextmanager
+def explained_failures(*, show_rows: bool) -> Generator[None]:
+    """Raise as `failures` does; show_rows: with values of rows."""
     from deltafold.spark.lost import explain_lost_spark
 
     try:
@@ -52,10 +60,10 @@ def failures(pipeline: Pipeline) -> Generator[None]:
     except CancelledStepError:
         raise
     except Exception as error:
-        if shown and not isinstance(error, DeltafoldError):
+        if show_rows and not isinstance(error, DeltafoldError):
             raise
-        failure = failure_of(explain_fault(error, show_rows=shown))
-        raise failure.with_traceback(error.__traceback__) from (error if shown else None)
+        failure = failure_of(explain_fault(error, show_rows=show_rows))
+        raise failure.with_traceback(error.__traceback__) from (error if show_rows else None)
 
 
 def failure_of(fault: TaskFault) -> dg.Failure:
@@ -73,4 +81,8 @@ class TaskRunner(Protocol):
         Raises:
             dg.Failure: with the sentence of the error, without values of rows unless the pipeline shows them.
         """
+        ...
+
+    def run_project(self, context: StepContext, files: ProjectFiles, task: ProjectTask) -> ProjectResult:
+        """Do a task on a project, likewise."""
         ...

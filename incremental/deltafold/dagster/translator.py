@@ -3,13 +3,16 @@
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import dagster as dg
 
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
+from deltafold.pipelines.declaration.declaration import TAG
+from deltafold.pipelines.described_project import DescribedDataset, DescribedSource
 
 KeyLike = str | Sequence[str] | dg.AssetKey
 """An asset key, its parts, or its text such as `raw/orders`."""
@@ -28,7 +31,7 @@ def replace_attributes(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
 
 
 class DeltafoldTranslator:
-    """Translates pipelines into asset specs. Subclass it, and override what your project names otherwise.
+    """Translates pipelines, and datasets of projects, into asset specs, for you to subclass and override.
 
         class Ours(DeltafoldTranslator):
             def get_asset_spec(self, pipeline):
@@ -43,8 +46,10 @@ class DeltafoldTranslator:
         self._source_assets = {name: asset_key(key) for name, key in (source_assets or {}).items()}
         self._key_prefix = list(key_prefix)
 
-    def get_asset_key(self, pipeline: Pipeline) -> dg.AssetKey:
-        """Return the key of a dataset: its name, after the prefix."""
+    def get_asset_key(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetKey:
+        """Return the key of a dataset, after the prefix: its name, or the parts of its name in a project."""
+        if isinstance(pipeline, DescribedDataset):
+            return dg.AssetKey([*self._key_prefix, *pipeline.key])
         return dg.AssetKey([*self._key_prefix, pipeline.name])
 
     def get_source_key(self, pipeline: Pipeline, source: str) -> dg.AssetKey:
@@ -85,8 +90,21 @@ class DeltafoldTranslator:
             },
         )
 
-    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+    def get_project_source_key(self, project: str, source: DescribedSource) -> dg.AssetKey:
+        """Return the key of what a project reads: the mapped one, that of the landing, or the parts of its name."""
+        if source.name in self._source_assets:
+            return self._source_assets[source.name]
+        return dg.AssetKey([*self._key_prefix, project, "landed", source.name] if source.lands else source.key)
+
+    def get_project_landing_spec(self, project: str, source: DescribedSource) -> dg.AssetSpec:
+        """Return the asset of a source that a project lands."""
+        description = f"{source.lands}, as a Delta table."
+        return dg.AssetSpec(self.get_project_source_key(project, source), description=description, kinds={"deltalake"})
+
+    def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         """Return the asset of a dataset. Readers follow a changed key."""
+        if isinstance(pipeline, DescribedDataset):
+            return self._specify(pipeline)
         declared = pipeline.declaration
         return dg.AssetSpec(
             self.get_asset_key(pipeline),
@@ -100,7 +118,20 @@ class DeltafoldTranslator:
             metadata=self.get_metadata(pipeline),
         )
 
-    def get_partition_mapping(self, pipeline: Pipeline, source: str) -> dg.PartitionMapping | None:
+    def _specify(self, dataset: DescribedDataset) -> dg.AssetSpec:
+        """Return the asset of a dataset of a project, without dependencies, which its step adds."""
+        return dg.AssetSpec(
+            self.get_asset_key(dataset),
+            description=dataset.description or None,
+            group_name=dataset.group,
+            owners=dataset.owners,
+            tags={tag: "" for tag in dataset.tags if TAG.match(tag)},
+            kinds={"deltalake", "spark"},
+            code_version=sha256(dataset.query.encode()).hexdigest()[:16] if dataset.query else None,
+            metadata=self.get_metadata(dataset),
+        )
+
+    def get_partition_mapping(self, pipeline: Pipeline | DescribedDataset, source: str) -> dg.PartitionMapping | None:
         """Return which partitions of a source's asset the dataset reads; None: Dagster's rule, which is all of them."""
         return None
 
@@ -111,15 +142,19 @@ class DeltafoldTranslator:
             mappings[key] = mappings.get(key) or self.get_partition_mapping(pipeline, source)
         return [dg.AssetDep(key, partition_mapping=mappings[key]) for key in sorted(mappings)]
 
-    def get_asset_check_spec(self, pipeline: Pipeline, check: dg.AssetCheckSpec) -> dg.AssetCheckSpec | None:
+    def get_asset_check_spec(
+        self, pipeline: Pipeline | DescribedDataset, check: dg.AssetCheckSpec
+    ) -> dg.AssetCheckSpec | None:
         """Return a check of a dataset, `equals_batch` or `sources_kept`, as your project wants it; None: without it.
 
         return dg.AssetCheckSpec(check.name, asset=check.asset_key, blocking=False)
         """
         return check
 
-    def get_metadata(self, pipeline: Pipeline) -> Mapping[str, object]:
+    def get_metadata(self, pipeline: Pipeline | DescribedDataset) -> Mapping[str, object]:
         """Return the metadata of a dataset that is known before it is refreshed."""
+        if isinstance(pipeline, DescribedDataset):
+            return _describe(pipeline)
         named = {"dagster/table_name": pipeline.declaration.publish_as} if pipeline.declaration.publish_as else {}
         return {
             "query": dg.MetadataValue.md(f"```{pipeline.query.language}\n{pipeline.query.text}\n```"),
@@ -142,6 +177,19 @@ def find_lander(pipeline: Pipeline, source: str) -> tuple[Pipeline, str] | None:
     return (lander, path.name) if is_landed else None
 
 
+def _describe(dataset: DescribedDataset) -> Mapping[str, object]:
+    """Return the metadata of a dataset of a project that is known before it is refreshed."""
+    columns = [dg.TableColumn(name, type, description or None) for name, type, description in dataset.columns]
+    schema = {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns))} if columns else {}
+    query = {"query": dg.MetadataValue.md(f"```sql\n{dataset.query}\n```")} if dataset.query else {}
+    return {
+        **query,
+        **schema,
+        "dagster/storage_kind": "deltalake",
+        **_reference(Path(dataset.file), dataset.line, dataset.name),
+    }
+
+
 def _code_references(pipeline: Pipeline) -> Mapping[str, dg.MetadataValue]:
     """Return the file of a query, and the line of a function; nothing for a text."""
     query = pipeline.query
@@ -149,9 +197,12 @@ def _code_references(pipeline: Pipeline) -> Mapping[str, dg.MetadataValue]:
         return {}
     function = inspect.unwrap(query.given) if callable(query.given) else None
     line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
+    return _reference(query.path, line, pipeline.name)
+
+
+def _reference(file: Path, line: int, name: str) -> Mapping[str, dg.MetadataValue]:
+    """Return the line of a file that has the query of a dataset."""
     with warnings.catch_warnings():  # of the classes of references, which may change in a later release
         warnings.simplefilter("ignore", dg.BetaWarning)
-        reference = dg.LocalFileCodeReference(
-            file_path=str(query.path), line_number=line, label=f"query of {pipeline.name}"
-        )
+        reference = dg.LocalFileCodeReference(file_path=str(file), line_number=line, label=f"query of {name}")
         return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}

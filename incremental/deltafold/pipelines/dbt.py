@@ -16,13 +16,21 @@ A selection names all of these nodes, as it does for dbt; only datasets are refr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from pydantic import BaseModel, Field, ValidationError
 
 from deltafold.algebra.errors import DeltafoldWarning
+from deltafold.algebra.sqltext import table_name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.described_project import (
+    DescribedDataset,
+    DescribedSource,
+    ProjectDescription,
+    sort_datasets,
+)
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions
 from deltafold.pipelines.selection import Node
 
@@ -31,6 +39,8 @@ KEPT = frozenset({"table", "incremental", "materialized_view"})
 VIEW, EPHEMERAL, INCREMENTAL = "view", "ephemeral", "incremental"
 MODEL, SELECTABLE = "model", frozenset({"model", "seed", "snapshot"})
 META, POLICY = "deltafold", "refresh_policy"
+DAGSTER = "dagster"
+"""The key of `meta` with what dagster-dbt reads: asset_key, group, owners."""
 STORAGE = ".warehouse"
 
 
@@ -39,10 +49,18 @@ class _Config(BaseModel):
     meta: dict[str, Any] = {}
     pre_hook: list[Any] = Field(default=[], alias="pre-hook")
     post_hook: list[Any] = Field(default=[], alias="post-hook")
+    schema_name: str | None = Field(default=None, alias="schema")
+    group: str | None = None
 
 
 class _DependsOn(BaseModel):
     nodes: tuple[str, ...] = ()
+
+
+class _Column(BaseModel):
+    name: str
+    data_type: str | None = None
+    description: str = ""
 
 
 class _Node(BaseModel):
@@ -60,6 +78,18 @@ class _Node(BaseModel):
     description: str = ""
     tags: tuple[str, ...] = ()
     depends_on: _DependsOn = _DependsOn()
+    alias: str | None = None
+    version: str | int | float | None = None
+    columns: dict[str, _Column] = {}
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The asset key that dagster-dbt gives the node."""
+        if (asked := _dagster_meta(self.config.meta).get("asset_key")) is not None:
+            return _key_of(asked, self.unique_id)
+        if self.version is not None:
+            return (self.alias or self.name,)
+        return (self.name,) if self.config.schema_name is None else (self.config.schema_name, self.name)
 
     @property
     def origin(self) -> Origin:
@@ -112,6 +142,20 @@ class _Node(BaseModel):
         )
 
 
+def _dagster_meta(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return what a node's `meta` has for Dagster."""
+    asked: object = meta.get(DAGSTER)
+    return cast("dict[str, Any]", asked) if isinstance(asked, dict) else {}
+
+
+def _key_of(asked: object, id: str) -> tuple[str, ...]:
+    """Return the parts of `meta.dagster.asset_key`. Raises DeclarationError."""
+    parts = cast("list[object]", asked) if isinstance(asked, list) else []
+    if not parts or not all(isinstance(part, str) and part for part in parts):
+        raise DeclarationError(f"{id}: meta.{DAGSTER}.asset_key: {asked!r} is not a list of names. Write one.")
+    return tuple(map(str, parts))
+
+
 class _Source(BaseModel):
     unique_id: str
     package_name: str
@@ -119,6 +163,16 @@ class _Source(BaseModel):
     name: str
     original_file_path: str = ""
     tags: tuple[str, ...] = ()
+    relation_name: str | None = None
+    description: str = ""
+    meta: dict[str, Any] = {}
+    config: _Config = _Config()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The asset key that dagster-dbt gives the source."""
+        asked = _dagster_meta(self.config.meta or self.meta).get("asset_key")
+        return (self.source_name, self.name) if asked is None else _key_of(asked, self.unique_id)
 
     @property
     def node(self) -> Node:
@@ -132,6 +186,15 @@ class _Source(BaseModel):
         )
 
 
+class _Owner(BaseModel):
+    email: str | list[str] | None = None
+
+
+class _Group(BaseModel):
+    name: str
+    owner: _Owner = _Owner()
+
+
 class _Metadata(BaseModel):
     project_name: str | None = None
 
@@ -140,6 +203,7 @@ class _Manifest(BaseModel):
     metadata: _Metadata
     nodes: dict[str, _Node]
     sources: dict[str, _Source] = {}
+    groups: dict[str, _Group] = {}
 
     @property
     def selectable(self) -> tuple[Node, ...]:
@@ -185,6 +249,78 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
         nodes=content.selectable,
         refusals=tuple(refusals),
     )
+
+
+def describe_project(manifest: Path) -> ProjectDescription:
+    """Describe the datasets of a compiled manifest, with the keys, groups and owners that dagster-dbt gives them.
+
+    Starts no Spark. Raises DeclarationError for all that cannot be a dataset.
+    """
+    project, content = load_project(manifest), _read(manifest)
+    if project.refusals:
+        raise DeclarationError("\n".join(project.refusals))
+    models = {id: node for id, node in content.nodes.items() if node.resource_type == MODEL}
+    kept = {id for id, model in models.items() if model.config.materialized in KEPT}
+    sources = dict(_describe_sources(content))
+    names = {source.id: name for name, source in sources.items()}
+
+    def read(node: _Node) -> Iterator[str]:
+        """Yield what a model reads, also by models that are inlined into it."""
+        for id in node.depends_on.nodes:
+            if id in kept:
+                yield content.nodes[id].relation_name or ""
+            elif id in names:
+                yield names[id]
+            elif id in content.nodes:
+                yield from read(content.nodes[id])
+
+    def describe(node: _Node) -> DescribedDataset:
+        asked = _dagster_meta(node.config.meta)
+        group = asked.get("group") or node.config.group
+        return DescribedDataset(
+            project=project.name,
+            name=node.node.name,
+            relation=node.relation_name or "",
+            key=node.key,
+            reads=tuple(dict.fromkeys(read(node))),
+            file=str(project.folder / node.original_file_path),
+            id=node.unique_id,
+            query=node.compiled_code or "",
+            description=node.description,
+            tags=node.tags,
+            group=group,
+            owners=tuple(asked.get("owners") or _find_owners(content, node.config.group)),
+            columns=tuple((each.name, each.data_type or "?", each.description) for each in node.columns.values()),
+            meta=node.config.meta,
+        )
+
+    datasets = tuple(describe(content.nodes[id]) for id in content.nodes if id in kept)
+    return ProjectDescription(
+        name=project.name,
+        datasets=sort_datasets(datasets, manifest),
+        sources=sources,
+        nodes=project.nodes,
+    )
+
+
+def _describe_sources(content: _Manifest) -> Iterator[tuple[str, DescribedSource]]:
+    """Yield what no model writes: sources, as SOURCE.TABLE, seeds and snapshots, as their names."""
+    others = [node for node in content.nodes.values() if node.resource_type in SELECTABLE - {MODEL}]
+    for name, each in (
+        *((f"{source.source_name}.{source.name}", source) for source in content.sources.values()),
+        *((node.name, node) for node in others),
+    ):
+        table = ".".join(table_name_parts(each.relation_name or "") or ()).lower()
+        yield (
+            name,
+            DescribedSource(name=name, key=each.key, id=each.unique_id, table=table, description=each.description),
+        )
+
+
+def _find_owners(content: _Manifest, group: str | None) -> tuple[str, ...]:
+    """Return the addresses of the owner of a group."""
+    emails = [each.owner.email for each in content.groups.values() if each.name == group]
+    return tuple(email for each in emails if each for email in ([each] if isinstance(each, str) else each))
 
 
 def _read(manifest: Path) -> _Manifest:

@@ -27,11 +27,19 @@ from deltafold.pipelines.declaration import parsing
 from deltafold.pipelines.declaration.declaration import DatasetPart, DatasetsPart, Declaration
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from deltafold.pipelines.declaration.values import NAME_RULE, PIPELINE_NAME
+from deltafold.pipelines.described_project import (
+    DescribedDataset,
+    DescribedSource,
+    ProjectDescription,
+    sort_datasets,
+)
+from deltafold.pipelines.mentioned_tables import find_tables
 from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy
 
 if TYPE_CHECKING:
     from deltafold.algebra.sources import SourceDeclaration
+    from deltafold.pipelines.declaration.sources import Source
 
 POLICIES: Mapping[str, RefreshPolicy] = {"incremental": "incremental_strict", "auto": "auto", "definition": "full"}
 _COMMENT = re.compile(r"^--\s*deltafold:(.*)$", re.MULTILINE)
@@ -75,6 +83,46 @@ def load_project(folder: Path) -> Project:
         spark=declaration.spark.model_dump(include={"master", "memory", "warm"}, exclude_none=True),
         refusals=tuple(refusals),
     )
+
+
+def describe_project(folder: Path) -> ProjectDescription:
+    """Describe the datasets of a pipeline's folder; starts no Spark. Raises DeclarationError for all mistakes."""
+    project = load_project(folder)
+    if project.refusals:
+        raise DeclarationError("\n".join(project.refusals))
+    declaration = parsing.read_declaration(folder / DECLARATION_FILE, os.environ)
+    names = {name.lower(): name for name in (*declaration.sources, *(dataset.name for dataset in project.datasets))}
+
+    def describe(dataset: Dataset) -> DescribedDataset:
+        text = str(dataset.query)
+        mentioned = (names.get(parts[0].lower()) for parts in find_tables(text) if len(parts) == 1)
+        return DescribedDataset(
+            project=project.name,
+            name=dataset.name,
+            relation=dataset.name,
+            key=(project.name, dataset.name),
+            reads=tuple(name for name in mentioned if name is not None),
+            file=str(dataset.origin.file),
+            query=text,
+            tags=dataset.tags,
+            group=declaration.group,
+            owners=declaration.owners,
+        )
+
+    return ProjectDescription(
+        name=project.name,
+        datasets=sort_datasets(tuple(map(describe, project.datasets)), folder),
+        sources={name: _describe_source(name, source) for name, source in declaration.sources.items()},
+        share=declaration.check.sample,
+        show_rows=declaration.show_rows_in_errors,
+    )
+
+
+def _describe_source(name: str, source: Source) -> DescribedSource:
+    lands = f"The files of {source.files.path}" if source.files else ""
+    lands = f"The stream of {source.stream.format}" if source.stream else lands
+    table = (source.table or "").lower()
+    return DescribedSource(name=name, key=(name,), delta=source.delta or "", table=table, lands=lands)
 
 
 def _find_files(folder: Path, datasets: DatasetsPart) -> list[Path]:

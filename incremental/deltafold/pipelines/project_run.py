@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -389,7 +389,8 @@ def assignments(properties: Mapping[str, str]) -> str:
 class Selection:
     """The datasets that a run refreshes and rebuilds: all, if none is named.
 
-    refresh, full_refresh: names, as of `spark-pipelines run`; select, exclude: dbt's texts (`selection`).
+    refresh, full_refresh: names, as of `spark-pipelines run`; select, exclude: dbt's texts (`selection`); exactly: the
+    names of those that an orchestrator asks for.
     """
 
     refresh: tuple[str, ...] = ()
@@ -397,6 +398,7 @@ class Selection:
     full_refresh_all: bool = False
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    exactly: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.only and (self.refresh or self.full_refresh):
@@ -412,11 +414,14 @@ class Selection:
     @property
     def only(self) -> bool:
         """Whether what the chosen datasets read is not refreshed, too, but read as it is: dbt's rule."""
-        return bool(self.select or self.exclude)
+        return bool(self.select or self.exclude or self.exactly)
 
     def work(self, reads: Reads) -> dict[Parts, bool]:
         """Return whether each chosen dataset is rebuilt. Raises DeclarationError for a name that is not declared."""
         graph, nodes = reads.graph, reads.order
+        if self.exactly:
+            keys = {graph.complete(graph.parse(name)) for name in self.exactly}
+            return {key: self.full_refresh_all for node in nodes if (key := graph.key(node)) in keys}
         if self.only:
             selectable = graph.project.nodes if graph.project.nodes is not None else find_nodes(reads)
             chosen = Nodes.of(selectable).select(self.select, self.exclude)
@@ -457,17 +462,23 @@ def check_refreshed(opened: OpenProject, work: Mapping[Parts, bool]) -> None:
         raise ProjectRefusedError("\n".join(refusals))
 
 
-def run_project(opened: OpenProject, selection: Selection, progress: Progress | None) -> PipelineReport:
+def run_project(
+    opened: OpenProject,
+    selection: Selection,
+    progress: Progress | None,
+    explain: Callable[[Exception], str] = str,
+) -> PipelineReport:
     """Refresh the chosen datasets as one pipeline; what these read, too, except where it was not selected (D-191).
 
-    Raises LostSparkError, and ProjectRefusedError if a selected dataset reads one that was never refreshed.
+    explain: returns what the report and the progress show of an error. Raises LostSparkError, and ProjectRefusedError
+    if a selected dataset reads one that was never refreshed.
     """
     work = selection.work(opened.reads)
     if selection.only:
         check_refreshed(opened, work)
     with open_run(lambda: Job(name=name_pipeline(opened.warehouse.root))) as run:
         datasets = _datasets_of_run(opened, work, Resolver(run), only=selection.only)
-        run.report = report = refresh_datasets(datasets, progress, opened.spark, choose_threads(None))
+        run.report = report = refresh_datasets(datasets, progress, opened.spark, choose_threads(None), explain)
         return report
 
 

@@ -166,13 +166,19 @@ def read_result(task: Task[TaskResult], data: Any) -> TaskResult:
 
 def describe_refreshed(pipeline: Pipeline, view: View, report: Report) -> RefreshedView:
     """Describe a view after a refresh, without the views below."""
+    described = describe_view(view, report, descriptions.current_description(pipeline, view))
+    return replace(described, locations=find_locations(pipeline, view, report))
+
+
+def describe_view(view: View, report: Report, description: Description) -> RefreshedView:
+    """Describe a view of any project after a refresh."""
     return RefreshedView(
         report=report,
-        description=descriptions.current_description(pipeline, view),
+        description=description,
         rows=view.count(),
         address=view.address,
         history=tuple(view.history()[-CHARTED_REFRESHES:]),
-        locations=find_locations(pipeline, view, report),
+        locations={},
     )
 
 

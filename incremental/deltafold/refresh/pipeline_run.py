@@ -64,11 +64,16 @@ class Dataset:
 
 
 def refresh_datasets(
-    datasets: Sequence[Dataset], progress: Progress | None, spark: SparkSession, threads: int
+    datasets: Sequence[Dataset],
+    progress: Progress | None,
+    spark: SparkSession,
+    threads: int,
+    explain: Callable[[Exception], str] = str,
 ) -> PipelineReport:
     """Refresh all datasets; raises LostSparkError if Spark ends, and nothing else that a dataset raises.
 
-    threads: the number of datasets that are refreshed at the same time; progress is called by one thread at a time.
+    threads: the number of datasets that are refreshed at the same time; progress is called by one thread at a time;
+    explain: returns the message of an exception for the report.
     """
     start = time.monotonic()
     ordered = {dataset.folder: dataset for dataset in order_datasets(datasets)}
@@ -84,7 +89,7 @@ def refresh_datasets(
         state = RunState(latest, changes=share_changes(datasets, cached))
         while waiting.is_active():
             for folder in waiting.get_ready():
-                running[begin(partial(_refresh, ordered[folder], results, state, step))] = folder
+                running[begin(partial(_refresh, ordered[folder], results, state, step, explain))] = folder
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 folder = running.pop(future)
                 results[folder] = future.result()
@@ -147,7 +152,11 @@ def order_datasets(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
 
 
 def _refresh(
-    dataset: Dataset, results: Mapping[Place, DatasetResult], state: RunState, progress: Progress | None
+    dataset: Dataset,
+    results: Mapping[Place, DatasetResult],
+    state: RunState,
+    progress: Progress | None,
+    explain: Callable[[Exception], str],
 ) -> DatasetResult:
     """Refresh a dataset; results: of those that it reads, at least."""
     read = [results[folder] for folder in dataset.reads]
@@ -174,7 +183,8 @@ def _refresh(
             raise
         except Exception as error:
             seconds = time.monotonic() - start
-            result = replace(result, outcome=FAILED, error=str(error), error_type=type(error).__name__, seconds=seconds)
+            cause, kind = explain(error), type(error).__name__
+            result = replace(result, outcome=FAILED, error=cause, error_type=kind, seconds=seconds)
     if progress is not None:
         progress(result.sentence)
     return result

@@ -40,7 +40,10 @@ from deltafold.pipelines.declaration.values import (
 )
 
 ViewPolicy = Literal["incremental", "auto", "definition"]
-OF_DATASETS = {"description", "sources", "datasets", "partitions", "policy", "warehouse", "spark"}
+OF_DATASETS = {
+    "description", "group", "owners", "sources", "datasets", "partitions", "policy", "check", "show_rows_in_errors",
+    "warehouse", "spark",
+}  # fmt: skip
 # Dagster's rules for the assets of pipelines: an owner or a group that it rejects would stop the whole code location.
 GROUP = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*\Z")
 OWNER = re.compile(r"(team:[A-Za-z0-9_-]+|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})\Z")

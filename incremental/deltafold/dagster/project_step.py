@@ -1,0 +1,225 @@
+"""Refresh the datasets of a project in one step: a pipeline.yaml with `datasets`, a dbt or a Spark project.
+
+Each dataset is an asset, and so is each source whose input files the project lands. A run does what `deltafold run`
+does with what is selected: it lands, refreshes all to one version of each source, side by side where they do not depend
+on each other, and then compares those whose check is selected with their queries. A selected dataset reads others as
+they are. One that fails stops its readers and no others.
+
+A step that Dagster tries again leaves out what an attempt of the same run has materialised, except checks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from deltafold.algebra.results.report import Report
+from deltafold.dagster import metadata
+from deltafold.dagster.dataset_step import (
+    CHECK,
+    RefreshConfig,
+    Result,
+    Step,
+    current_keys,
+    find_done,
+    find_runner,
+    register,
+    together,
+)
+from deltafold.dagster.task_runner import failure_of
+from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
+from deltafold.pipelines.declaration.values import share_of
+from deltafold.pipelines.described_project import DescribedDataset, ProjectDescription
+from deltafold.pipelines.project_files import ProjectFiles
+from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask, WrittenTable
+from deltafold.pipelines.selection import Nodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectAssets:
+    """A project as assets.
+
+    datasets: by relation, each after those that it reads; landings: of sources that it lands, by name; keys: of all
+    sources and datasets.
+    """
+
+    files: ProjectFiles
+    project: ProjectDescription
+    datasets: Mapping[str, dg.AssetSpec]
+    landings: Mapping[str, dg.AssetSpec]
+    keys: Mapping[str, dg.AssetKey]
+    checks: tuple[dg.AssetCheckSpec, ...]
+
+
+def translate_project(
+    files: ProjectFiles,
+    project: ProjectDescription,
+    select: Sequence[str],
+    exclude: Sequence[str],
+    translator: DeltafoldTranslator,
+    *,
+    checked: bool,
+) -> ProjectAssets:
+    """Return the assets of a project; checked: with `equals_batch`. Raises DeclarationError for a wrong selection."""
+    datasets = project.datasets
+    if select or exclude:
+        chosen = Nodes.of(project.selectable, dashes="").select(select, exclude)
+        datasets = [each for each in datasets if each.relation in chosen]
+    specs = {each.relation: translator.get_asset_spec(each) for each in datasets}
+    read = {name for each in datasets for name in each.reads}
+    landings = {
+        name: translator.get_project_landing_spec(project.name, source)
+        for name, source in project.sources.items()
+        if source.lands and name in read
+    }
+    keys = {name: translator.get_project_source_key(project.name, source) for name, source in project.sources.items()}
+    keys |= {each.relation: translator.get_asset_key(each) for each in project.datasets}
+    keys |= {name: spec.key for name, spec in (landings | specs).items()}
+
+    def complete(dataset: DescribedDataset) -> dg.AssetSpec:
+        spec = specs[dataset.relation]
+        deps = {
+            keys[name]: dg.AssetDep(keys[name], partition_mapping=translator.get_partition_mapping(dataset, name))
+            for name in dataset.reads
+        }
+        deps |= {dep.asset_key: dep for dep in spec.deps}
+        return replace_attributes(spec, deps=[deps[key] for key in sorted(deps)])
+
+    completed = {each.relation: complete(each) for each in datasets}
+    checks = list[dg.AssetCheckSpec]()
+    for dataset in datasets:
+        if checked and dataset.is_view:
+            text = f"{project.share} of the keys equal the batch query on the same source versions, duplicates counted."
+            offered = dg.AssetCheckSpec(CHECK, asset=specs[dataset.relation].key, blocking=True, description=text)
+            if check := translator.get_asset_check_spec(dataset, offered):
+                checks.append(check)
+    return ProjectAssets(
+        files=files, project=project, datasets=completed, landings=landings, keys=keys, checks=tuple(checks)
+    )
+
+
+def project_step(
+    name: str,
+    assets: ProjectAssets,
+    *,
+    resource_key: str | None,
+    retry_policy: dg.RetryPolicy | None,
+    pool: str | None,
+    op_tags: Mapping[str, Any] | None,
+) -> dg.AssetsDefinition:
+    """Return the step of a project's assets."""
+
+    @dg.multi_asset(
+        name=name,
+        specs=[*assets.landings.values(), *assets.datasets.values()],
+        check_specs=assets.checks,
+        can_subset=True,
+        required_resource_keys={resource_key} if resource_key else set(),
+        retry_policy=retry_policy,
+        pool=pool,
+        op_tags=op_tags,
+    )
+    def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
+        yield from _run(context, assets, resource_key, config)
+
+    return register(refresh, Step((), resource_key, pool, assets))
+
+
+def _run(
+    context: dg.AssetExecutionContext, assets: ProjectAssets, resource_key: str | None, config: RefreshConfig
+) -> Iterator[Result]:
+    """Yield the results of what is selected; raises Failure at the end if one failed."""
+    renamed = current_keys([*assets.landings.values(), *assets.datasets.values()], context.assets_def)
+    keys = {name: renamed.get(key, key) for name, key in assets.keys.items()}
+    asked = context.selected_asset_keys - find_done(context)
+    checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
+    task = ProjectTask(
+        sources=tuple(name for name in assets.landings if keys[name] in asked),
+        datasets=tuple(relation for relation in assets.datasets if keys[relation] in asked),
+        verified=tuple(relation for relation in assets.datasets if keys[relation] in checks),
+        share=share_of(config.sample or assets.project.share),
+        rebuild=config.rebuild,
+        show_rows=assets.project.show_rows,
+    )
+    result = find_runner(context, resource_key).run_project(context, assets.files, task)
+    for source, landing in result.landings.items():
+        version = dg.DataVersion(str(landing.version))
+        yield dg.MaterializeResult(asset_key=keys[source], metadata=metadata.of_landing(landing), data_version=version)
+    for relation in assets.datasets:
+        if relation in result.views:
+            yield _of_view(assets, keys, result, relation)
+        elif relation in result.tables:
+            yield _of_table(keys[relation], result.tables[relation])
+        elif relation in result.skipped:
+            context.log.warning(f"{relation}: not refreshed, because it reads {', '.join(result.skipped[relation])}.")
+    for relation, verification in result.verifications.items():
+        yield dg.AssetCheckResult(
+            asset_key=keys[relation],
+            check_name=CHECK,
+            passed=verification.ok,
+            description=verification.sentence,
+            metadata=metadata.of_verification(verification, show_rows=assets.project.show_rows),
+        )
+    if result.faults:
+        raise together({name: failure_of(fault) for name, fault in result.faults.items()})
+
+
+def maintain_project(
+    context: dg.OpExecutionContext, assets: ProjectAssets, resource_key: str | None, retention_hours: float
+) -> Mapping[str, dg.MetadataValue]:
+    """Maintain the datasets of a project, and return what was done, by their keys. Raises Failure if one failed."""
+    names = tuple(
+        each.relation for each in assets.project.datasets if each.is_view and each.relation in assets.datasets
+    )
+    task = ProjectTask(maintained=names, retention_hours=retention_hours, show_rows=assets.project.show_rows)
+    result = find_runner(context, resource_key).run_project(context, assets.files, task)
+    if result.faults:
+        raise together({name: failure_of(fault) for name, fault in result.faults.items()})
+    return {
+        f"{assets.keys[name].to_user_string()}: {what}": value
+        for name, done in result.upkeep.items()
+        for what, value in metadata.of_upkeep(done).items()
+    }
+
+
+def _of_view(
+    assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult, relation: str
+) -> dg.MaterializeResult[Any]:
+    """Return the materialisation of a maintained dataset; keys: as of `ProjectAssets`, in this run."""
+    done = result.views[relation]
+    report, lineage = done.report, done.description.lineage
+    found = {name: assets.project.find_source(name) or name for origins in lineage.values() for name, _ in origins}
+    # Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated.
+    reads = next(each.reads for each in assets.project.datasets if each.relation == relation)
+    versions = {keys[name]: _version(result.views[name].report) for name in reads if name in result.views}
+    versions |= {keys[name]: str(result.tables[name].version) for name in reads if name in result.tables}
+    versions |= {keys[name]: str(result.landings[name].version) for name in reads if name in result.landings}
+    return dg.MaterializeResult(
+        asset_key=keys[relation],
+        metadata={
+            **metadata.of_lineage(done.description, {name: keys[of] for name, of in found.items() if of in keys}),
+            **metadata.of_refresh(report, {}),
+            **metadata.view_metadata(done),
+            **metadata.state_metadata(done.description),
+        },
+        data_version=dg.DataVersion(_version(report)),
+        tags=metadata.input_tags(versions),
+    )
+
+
+def _version(report: Report) -> str:
+    return metadata.data_version(report.generation, report.epoch)
+
+
+def _of_table(key: dg.AssetKey, done: WrittenTable) -> dg.MaterializeResult[Any]:
+    """Return the materialisation of a streaming table, or of a dataset that each run replaces."""
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata={
+            "dagster/uri": dg.MetadataValue.text(done.path),
+            "rows": dg.MetadataValue.int(done.rows),
+            "version": dg.MetadataValue.int(done.version),
+        },
+        data_version=dg.DataVersion(str(done.version)),
+    )

@@ -1,0 +1,244 @@
+"""Projects of many datasets as assets: a pipeline.yaml with datasets, a dbt manifest, a Spark pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+import deltafold.dagster as df
+from deltafold.lake.protocol import Lake
+from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project_files import find_project, write_description
+from tests.pipelines.test_dbt import compiled, model
+from tests.properties.comparing import difference
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+DECLARATION = """\
+group: finance
+owners: ["team:finance"]
+check: {sample: 50%}
+sources:
+  orders:
+    files: {path: data/orders, format: csv, schema: "id INT, shop STRING, amount INT"}
+policy: auto
+datasets: datasets/*.sql
+"""
+QUERIES = {
+    "a_best": "select max(total) best from by_shop",
+    "by_shop": "-- deltafold: tags=nightly\nselect shop, sum(amount) total, count(*) n from paid group by shop",
+    "paid": "select id, shop, amount from ORDERS where amount > 0 -- from elsewhere",
+}
+
+
+class Prefixed(df.DeltafoldTranslator):
+    """Puts a part before the keys of all datasets."""
+
+    def get_asset_spec(self, pipeline):
+        return super().get_asset_spec(pipeline).replace_attributes(key=["marts", pipeline.name])
+
+
+def materialise(assets: list[Any], *keys: str, **more: Any) -> dg.ExecuteInProcessResult:
+    """Materialise assets by their keys, or all; the instance forgets."""
+    resources = {"deltafold": df.SparkResource()}
+    return dg.materialize(assets, selection=list(keys) or None, resources=resources, raise_on_error=False, **more)
+
+
+def events(done: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:
+    """What a run materialised, in order."""
+    return {
+        event.materialization.asset_key.to_user_string(): event.materialization
+        for event in (each.step_materialization_data for each in done.get_asset_materialization_events())
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of a pipeline with three datasets, and one input file."""
+    home = tmp_path / "pipelines" / "shop"
+    (home / "datasets").mkdir(parents=True)
+    (home / "data" / "orders").mkdir(parents=True)
+    (home / "pipeline.yaml").write_text(DECLARATION)
+    for name, query in QUERIES.items():
+        (home / "datasets" / f"{name}.sql").write_text(query)
+    (home / "data" / "orders" / "a.csv").write_text("id,shop,amount\n1,x,5\n2,y,7\n3,x,0\n")
+    return home
+
+
+def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
+    datasets = df.deltafold_assets(home)
+    graph = dg.Definitions(assets=[datasets], resources={"deltafold": df.SparkResource()}).resolve_asset_graph()
+    by_shop = graph.get(dg.AssetKey(["shop", "by_shop"]))
+    assert by_shop.parent_keys == {dg.AssetKey(["shop", "paid"])}
+    assert (by_shop.group_name, [*by_shop.owners], by_shop.tags["nightly"]) == ("finance", ["team:finance"], "")
+    landed = dg.AssetKey(["shop", "landed", "orders"])
+    assert graph.get(dg.AssetKey(["shop", "paid"])).parent_keys == {landed} and graph.get(landed).is_materializable
+    assert {check.asset_key.path[-1] for check in datasets.check_specs} == set(QUERIES)
+    assert [spec.key.path[-1] for spec in df.deltafold_assets(home, select="tag:nightly", exclude="paid").specs] == [
+        "by_shop"
+    ]
+    assert df.landing_assets(home) == []
+    with pytest.raises(DeclarationError, match=r"shop: it has datasets, so it is a step of its own\. Name its folder"):
+        df.deltafold_assets(home.parent)
+    steps = df.pipeline_steps(home.parent, translator=Prefixed(source_assets={"orders": ["raw", "orders"]}))
+    [step] = steps
+    assert {key.to_user_string() for key in step.keys} == {
+        "raw/orders", "marts/paid", "marts/by_shop", "marts/a_best",
+    }  # fmt: skip
+    (home / "datasets" / "paid.sql").write_text("select * from a_best")
+    [broken] = df.pipeline_steps(home.parent)
+    assert "read each other in a cycle" in str(broken.specs_by_key[dg.AssetKey("shop")].description)
+
+
+def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    datasets = df.deltafold_assets(home)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = materialise([datasets], instance=instance)
+        assert done.success
+        first = events(done)
+        assert [*first] == ["shop/landed/orders", "shop/paid", "shop/by_shop", "shop/a_best"]
+        assert [check.passed for check in done.get_asset_check_evaluations()] == [True] * 3
+        shown = first["shop/by_shop"].metadata
+        assert shown["dagster/row_count"].value == 2
+        schema, lineage = cast(Any, shown["dagster/column_schema"]), cast(Any, shown["dagster/column_lineage"])
+        assert [column.name for column in schema.schema.columns] == ["shop", "total", "n"]
+        assert lineage.lineage.deps_by_column["shop"] == [dg.TableColumnDep(dg.AssetKey(["shop", "paid"]), "shop")]
+        tags = first["shop/by_shop"].tags or {}
+        assert tags["dagster/input_data_version/shop/paid"] == (first["shop/paid"].tags or {})["dagster/data_version"]
+        (home / "data" / "orders" / "b.csv").write_text("id,shop,amount\n4,x,9\n")
+        done = materialise([datasets], "shop/landed/orders", "shop/by_shop", instance=instance)
+        assert done.success and [*events(done)] == ["shop/landed/orders", "shop/by_shop"]
+        assert events(done)["shop/by_shop"].metadata["verdict"].value == "nothing to do"  # `paid` is as it was
+        done = materialise([datasets], "shop/paid", "shop/by_shop", instance=instance)
+        assert events(done)["shop/by_shop"].metadata["verdict"].value != "nothing to do"
+        (home / "datasets" / "by_shop.sql").write_text("select shop, id / amount from paid where sum(id) > 1")
+        done = materialise([datasets], instance=instance)
+        [failure] = [event for event in done.all_node_events if event.is_step_failure]
+        assert not done.success and "by_shop.sql, line 1: by_shop: " in str(failure.step_failure_data)
+
+
+def test_a_dataset_that_fails_stops_its_readers(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    """And shows no value; a second attempt of the step leaves out what the first has materialised."""
+    (home / "datasets" / "by_shop.sql").write_text(
+        "select shop, raise_error('no ' || max(shop)) total from paid group by shop"
+    )
+    (home / "datasets" / "other.sql").write_text("select count(*) n from orders")
+    datasets = df.deltafold_assets(home, retry_policy=dg.RetryPolicy(max_retries=1), equals_batch=False)
+    done = materialise([datasets])
+    assert not done.success
+    made = [each.asset_key for each in done.get_asset_materialization_events()]
+    assert sorted(key.path[-1] for key in made if key) == ["orders", "other", "paid"]
+    texts = "\n".join(str(event.message) for event in done.all_events)
+    assert "no x" not in texts and "no y" not in texts
+    assert len([event for event in done.all_events if event.is_step_restarted]) == 1
+
+
+def test_a_dbt_project_has_the_keys_of_dagster_dbt(tmp_path: Path) -> None:
+    meta = {"dagster": {"asset_key": ["mine", "best"], "owners": ["ada@example.org"], "group": "core"}}
+    manifest = compiled(
+        tmp_path,
+        model("stg", "select * from raw.orders", "view", depends_on={"nodes": ["source.shop.raw.orders"]}),
+        model("facts", "select * from shop.stg", "incremental", depends_on={"nodes": ["model.shop.stg"]},
+              config={"schema": "core"}, columns={"a": {"name": "a", "data_type": "int", "description": "An a"}}),
+        model("best", "select 1 a", "table", depends_on={"nodes": ["model.shop.facts", "seed.shop.countries"]},
+              config={"meta": meta}, tags=["nightly"]),
+    )  # fmt: skip
+    content = json.loads(manifest.read_text())
+    source = {"unique_id": "source.shop.raw.orders", "package_name": "shop", "source_name": "raw", "name": "orders"}
+    content["sources"] = {source["unique_id"]: source | {"relation_name": "`raw`.`orders`"}}
+    manifest.write_text(json.dumps(content))
+    (manifest.parent.parent / "dbt_project.yml").write_text("name: shop\n")
+    for path in (manifest, manifest.parent.parent):
+        datasets = df.deltafold_assets(path)
+        deps = {spec.key: {dep.asset_key for dep in spec.deps} for spec in datasets.specs}
+        facts, best = dg.AssetKey(["core", "facts"]), dg.AssetKey(["mine", "best"])
+        assert deps == {facts: {dg.AssetKey(["raw", "orders"])}, best: {facts, dg.AssetKey("countries")}}
+    spec = datasets.specs_by_key[best]
+    assert (spec.group_name, spec.owners, spec.tags["nightly"]) == ("core", ["ada@example.org"], "")
+    [column] = datasets.specs_by_key[facts].metadata["dagster/column_schema"].schema.columns
+    assert (column.name, column.type, column.description) == ("a", "int", "An a")
+    chosen = df.deltafold_assets(
+        manifest, select="source:raw+1", translator=df.DeltafoldTranslator({"raw.orders": "lake/orders"}, ["dbt"])
+    )
+    [spec] = chosen.specs
+    assert spec.key == dg.AssetKey(["dbt", "core", "facts"])
+    assert {dep.asset_key for dep in spec.deps} == {dg.AssetKey(["lake", "orders"])}
+
+
+@pytest.fixture
+def database(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    name = f"dagster_{uuid4().hex[:8]}"
+    cast(Any, spark).sql(f"CREATE DATABASE {name} LOCATION '{tmp_path / 'tables'}'")
+    yield name
+    cast(Any, spark).sql(f"DROP DATABASE {name} CASCADE")
+
+
+def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, database: str) -> None:
+    orders = tmp_path / "lake" / "raw" / "orders"
+    sql = cast(Any, spark).sql
+    sql(f"create table delta.`{orders}` using delta as select id, id % 3 customer, id * 10 amount from range(12)")
+    batch = "select customer, sum(amount) revenue from {} group by customer"
+    depends = {"nodes": ["model.shop.by_customer"]}
+    manifest = compiled(
+        tmp_path,
+        model("by_customer", batch.format("raw.orders"), "table", database),
+        model("best", f"select max(revenue) m from {database}.by_customer", "table", database, depends_on=depends),
+    )
+    datasets = df.deltafold_assets(manifest, tables=str(tmp_path / "lake"), equals_batch=False)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert [*events(materialise([datasets], instance=instance))] == ["by_customer", "best"]
+        sql(f"insert into delta.`{orders}` values (20, 1, 500), (21, 7, 1)")
+        assert [*events(materialise([datasets], "by_customer", instance=instance))] == ["by_customer"]
+    expected = sql(batch.format(f"delta.`{orders}`")).collect()
+    assert not difference(spark.table(f"{database}.by_customer").collect(), expected)
+    assert [row.m for row in spark.table(f"{database}.best").collect()] == [260]  # as it was
+
+
+def test_a_spark_pipeline_is_described_by_a_dry_run(spark: SparkSession, tmp_path: Path, database: str) -> None:
+    """Its assets are then loaded without Spark; a changed file is refused until it is described again."""
+    pytest.importorskip("pyspark.pipelines.cli")
+    sql = cast(Any, spark).sql
+    sql(f"create table {database}.orders using delta as select id, id % 3 customer, id * 10 amount from range(12)")
+    home = tmp_path / "sdp"
+    (home / "transformations").mkdir(parents=True)
+    spec = home / "spark-pipeline.yml"
+    spec.write_text(
+        f"name: shop\nstorage: file://{tmp_path}/storage\ndatabase: {database}\n"
+        "libraries:\n  - glob:\n      include: transformations/**\n"
+    )
+    (home / "transformations" / "marts.sql").write_text(
+        "CREATE STREAMING TABLE seen AS SELECT * FROM STREAM orders;\n"
+        "CREATE MATERIALIZED VIEW by_customer COMMENT 'Sums' AS SELECT customer, sum(amount) s FROM seen GROUP BY 1;\n"
+        "CREATE MATERIALIZED VIEW best AS SELECT max(s) m FROM by_customer;\n"
+    )
+    with pytest.raises(
+        DeclarationError, match=r"only Spark reads its files\. Run `deltafold dry-run --describe` there"
+    ):
+        df.deltafold_assets(home)
+    files = find_project(home)
+    assert files is not None
+    opened = files.open(lambda *_: spark)
+    opened.open(create=False)
+    write_description(spec, opened)
+    datasets = df.deltafold_assets(home, equals_batch=False)
+    deps = {spec.key.to_user_string(): [dep.asset_key.to_user_string() for dep in spec.deps] for spec in datasets.specs}
+    assert deps == {"seen": ["orders"], "by_customer": ["seen"], "best": ["by_customer"]}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = materialise([datasets], instance=instance)
+        assert done.success
+        first = events(done)
+        assert [*first] == ["seen", "by_customer", "best"] and first["seen"].metadata["rows"].value == 12
+        sql(f"insert into {database}.orders values (20, 1, 500)")
+        assert [*events(materialise([datasets], "seen", "by_customer", instance=instance))] == ["seen", "by_customer"]
+    expected = sql(f"select customer, sum(amount) from {database}.orders group by 1").collect()
+    assert not difference(spark.table(f"{database}.by_customer").collect(), expected)
+    assert [row.m for row in spark.table(f"{database}.best").collect()] == [260]
+    (home / "transformations" / "more.sql").write_text("CREATE MATERIALIZED VIEW more AS SELECT 1 a")
+    with pytest.raises(DeclarationError, match="files of the project have changed"):
+        df.deltafold_assets(home)
