@@ -51,7 +51,8 @@ views = [
     for number in range(100)
 ]
 theirs = dg.Definitions(assets=views, resources={"deltafold": object()})
-graph = dg.Definitions.merge(theirs, dg.Definitions(assets=[df.deltafold_assets(folder)])).resolve_asset_graph()
+ours = [df.deltafold_assets(folder), df.deltafold_assets(folder / "projects" / "shop")]
+graph = dg.Definitions.merge(theirs, dg.Definitions(assets=ours)).resolve_asset_graph()
 children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
 print(json.dumps({
     "assets": sum(node.is_materializable for node in graph.asset_nodes),
@@ -179,14 +180,20 @@ def test_the_query_of_a_file_and_of_a_function_are_referred_to(tmp_path: Path) -
         assert (reference.file_path, reference.line_number) == (str(shown), line)
 
 
-def test_definitions_of_200_datasets_start_no_java_and_import_no_spark(tmp_path: Path) -> None:
+def test_definitions_of_300_datasets_start_no_java_and_import_no_spark(tmp_path: Path) -> None:
     for number in range(100):
         write(tmp_path, f"dataset_{number}", "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    shop = tmp_path / "projects" / "shop"
+    shop.mkdir(parents=True)
+    (shop / "pipeline.yaml").write_text("sources: {first: {delta: /lake/t}}\ndatasets: '*.sql'\n")
+    for number in range(100):
+        read = f"query_{number - 1}" if number else "first"
+        (shop / f"query_{number}.sql").write_text(f"SELECT * FROM {read}")
     environment = os.environ | {"PYTHONPATH": f"{PROJECT}/incremental"}
     command = [sys.executable, "-W", "ignore", "-c", MANY, str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"assets": 200, "imported": [], "children": []}
+    assert json.loads(done.stdout) == {"assets": 300, "imported": [], "children": []}
 
 
 class Ours(df.DeltafoldTranslator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +11,7 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
+from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
@@ -19,7 +21,10 @@ from deltafold.pipelines.project_files import find_project, write_description
 from tests.pipelines.test_dbt import compiled, model
 from tests.properties.comparing import difference
 
-pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
+    pytest.mark.filterwarnings("ignore::dagster.PreviewWarning"),
+]
 DECLARATION = """\
 group: finance
 owners: ["team:finance"]
@@ -94,6 +99,19 @@ def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
     (home / "datasets" / "paid.sql").write_text("select * from a_best")
     [broken] = df.pipeline_steps(home.parent)
     assert "read each other in a cycle" in str(broken.specs_by_key[dg.AssetKey("shop")].description)
+
+
+def test_a_component_takes_a_project(home: Path) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(df.DeltafoldPipeline, "marts")
+        (folder / "defs.yaml").write_text(
+            "type: deltafold.dagster.DeltafoldPipeline\nattributes:\n  pipelines: shop\n  equals_batch: false\n"
+            "  source_assets: {orders: raw/orders}\n  select: +by_shop\n"
+        )
+        shutil.move(home, folder / "shop")
+        with sandbox.load_component_and_build_defs(folder) as (_, defs):
+            keys = {key.to_user_string() for key in defs.resolve_asset_graph().materializable_asset_keys}
+    assert keys == {"raw/orders", "shop/paid", "shop/by_shop"}
 
 
 def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory: Lake, home: Path) -> None:

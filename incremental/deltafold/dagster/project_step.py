@@ -189,7 +189,8 @@ def _of_view(
     """Return the materialisation of a maintained dataset; keys: as of `ProjectAssets`, in this run."""
     done = result.views[relation]
     report, lineage = done.report, done.description.lineage
-    found = {name: assets.project.find_source(name) or name for origins in lineage.values() for name, _ in origins}
+    read = {name for origins in lineage.values() for name, _ in origins}
+    found = {name: name if name in keys else assets.project.find_source(name) for name in read}
     # Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated.
     reads = next(each.reads for each in assets.project.datasets if each.relation == relation)
     versions = {keys[name]: _version(result.views[name].report) for name in reads if name in result.views}
@@ -198,7 +199,7 @@ def _of_view(
     return dg.MaterializeResult(
         asset_key=keys[relation],
         metadata={
-            **metadata.of_lineage(done.description, {name: keys[of] for name, of in found.items() if of in keys}),
+            **metadata.of_lineage(done.description, {name: keys[of] for name, of in found.items() if of}),
             **metadata.of_refresh(report, {}),
             **metadata.view_metadata(done),
             **metadata.state_metadata(done.description),

@@ -186,7 +186,7 @@ def _describe(dataset: DescribedDataset) -> Mapping[str, object]:
         **query,
         **schema,
         "dagster/storage_kind": "deltalake",
-        **_reference(Path(dataset.file), dataset.line, dataset.name),
+        **_reference(Path(dataset.folder, dataset.file), dataset.line, dataset.name),
     }
 
 

@@ -35,9 +35,9 @@ class DescribedDataset:
     """A dataset that has a table, as an orchestrator shows it.
 
     name: as its files have it; relation: the name that it has in the project; key: the parts of its name, of a dbt
-    model those that dagster-dbt gives it; reads: names of sources, and relations of datasets; is_view: whether it is
-    maintained, and has epochs; columns: names, types and comments, as far as they are declared; meta: of dbt's
-    manifest.
+    model those that dagster-dbt gives it; reads: names of sources, and relations of datasets; file: of its query, from
+    the folder of the project; is_view: whether it is maintained, and has epochs; columns: names, types and comments, as
+    far as they are declared; meta: of dbt's manifest.
     """
 
     project: str
@@ -46,6 +46,7 @@ class DescribedDataset:
     key: tuple[str, ...]
     reads: tuple[str, ...]
     file: str
+    folder: str = ""
     line: int = 1
     id: str = ""
     query: str = ""
@@ -55,7 +56,6 @@ class DescribedDataset:
     group: str | None = None
     owners: tuple[str, ...] = ()
     columns: tuple[tuple[str, str, str], ...] = ()
-    lineage: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict[str, "tuple[tuple[str, str], ...]"])
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -89,12 +89,9 @@ class ProjectDescription:
         return (*sources, *(each.node for each in self.datasets))
 
     def find_source(self, name: str) -> str | None:
-        """Return the name of the source that is a table of a complete name in lower case, or of its own name."""
-        if name in self.sources:
-            return name
-        return next(
-            (each.name for each in self.sources.values() if each.table and f".{name}".endswith(f".{each.table}")), None
-        )
+        """Return the name of the source that is the table of a complete name in lower case, None if none is."""
+        tables = {each.name: each.table for each in self.sources.values() if each.table}
+        return next((source for source, table in tables.items() if f".{name}".endswith(f".{table}")), None)
 
 
 def sort_datasets(datasets: tuple[DescribedDataset, ...], where: Path) -> tuple[DescribedDataset, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -128,7 +128,8 @@ def _read_description(spec: Path) -> ProjectDescription:
         raise DeclarationError(f"{path}: another release wrote it, or something else. {DESCRIBE}.") from None
     if not is_current:
         raise DeclarationError(f"{path}: files of the project have changed since it was written. {DESCRIBE}.")
-    return described
+    datasets = (replace(dataset, folder=str(spec.parent)) for dataset in described.datasets)
+    return replace(described, datasets=tuple(datasets))
 
 
 def _digest(spec: Path, patterns: tuple[str, ...]) -> str:
@@ -145,45 +146,41 @@ def _digest(spec: Path, patterns: tuple[str, ...]) -> str:
 def _describe_opened(opened: OpenProject) -> ProjectDescription:
     datasets, sources = list[DescribedDataset](), dict[str, DescribedSource]()
     for node in opened.reads.order:
-        key = opened.graph.key(node)
-        relations = opened.reads.reads[key].values()
-        datasets.append(_describe_node(opened, key, node))
-        for relation in relations:
-            if relation.node is None:
-                name = name_relation(opened, relation)
-                sources[name] = _describe_source(opened, name, relation)
-    project = opened.project
-    return ProjectDescription(
-        name=project.name, datasets=sort_datasets(tuple(datasets), project.folder), sources=sources
-    )
+        relations = opened.reads.reads[opened.graph.key(node)].values()
+        found = [_describe_source(opened, relation) for relation in relations if relation.node is None]
+        below = [relation.node.name for relation in relations if relation.node is not None]
+        sources |= {source.name: source for source in found}
+        datasets.append(_describe_node(opened, node, (*below, *(source.name for source in found))))
+    ordered = sort_datasets(tuple(datasets), opened.project.folder)
+    return ProjectDescription(name=opened.project.name, datasets=ordered, sources=sources)
 
 
-def _describe_node(opened: OpenProject, key: Parts, node: Dataset | StreamingTable) -> DescribedDataset:
-    view = opened.views.get(key)
+def _describe_node(opened: OpenProject, node: Dataset | StreamingTable, reads: tuple[str, ...]) -> DescribedDataset:
     file, folder = node.origin.file.resolve(), opened.project.folder
     query = getattr(node, "query", "")
-    relations = opened.reads.reads[key].values()
+    columns = opened.reads.schemas[opened.graph.key(node)]
     return DescribedDataset(
         project=opened.project.name,
         name=node.name,
         relation=node.name,
         key=table_name_parts(node.name) or (node.name,),
-        reads=tuple(sorted({name_relation(opened, relation) for relation in relations})),
+        reads=reads,
         file=file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file),
         line=node.origin.line,
         query=query if isinstance(query, str) else "",
-        is_view=view is not None,
+        is_view=not opened.is_written(node),
         description=node.options.comment,
-        columns=tuple((column.name, column.dataType.simpleString(), "") for column in opened.reads.schemas[key]),
-        lineage={} if view is None else name_lineage(opened, key, view.description().lineage),
+        columns=tuple((column.name, column.dataType.simpleString(), "") for column in columns),
     )
 
 
-def _describe_source(opened: OpenProject, name: str, relation: Relation) -> DescribedSource:
+def _describe_source(opened: OpenProject, relation: Relation) -> DescribedSource:
+    """Describe a table that the project does not write, without the project's own catalog and database in its name."""
+    table = name_relation(opened, relation)
     if relation.is_path:
-        return DescribedSource(name=name, key=(Path(name).name,), delta=name)
-    shown = name.removeprefix(f"{opened.graph.catalog.lower()}.").removeprefix(f"{opened.graph.database.lower()}.")
-    return DescribedSource(name=name, key=tuple(shown.split(".")), table=name)
+        return DescribedSource(name=table, key=(Path(table).name,), delta=table)
+    shown = table.removeprefix(f"{opened.graph.catalog.lower()}.").removeprefix(f"{opened.graph.database.lower()}.")
+    return DescribedSource(name=shown, key=tuple(shown.split(".")), table=table)
 
 
 def name_relation(opened: OpenProject, relation: Relation) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 
-from deltafold.algebra.errors import DeltafoldError, LostSparkError
+from deltafold.algebra.errors import LostSparkError
 from deltafold.algebra.results.pipeline_report import KEPT, SKIPPED, DatasetResult
 from deltafold.algebra.results.report import Landing, Verification
 from deltafold.algebra.results.upkeep import Upkeep
@@ -72,7 +72,7 @@ class ProjectTask:
     show_rows: bool = False
 
     def do(self, opened: OpenProject, progress: Callable[[str], None]) -> ProjectResult:
-        """Do it. Raises DeltafoldError if nothing can be refreshed; datasets that fail are in the result."""
+        """Do it; datasets that fail are in the result. Raises DeltafoldError where none can be opened or landed."""
         from deltafold.pipelines.project_run import Selection, run_project
 
         result = ProjectResult(landings={}, views={}, tables={}, verifications={}, upkeep={}, faults={}, skipped={})
@@ -105,7 +105,7 @@ class ProjectTask:
                     result.upkeep[name] = views[name].maintain(self.retention_hours, progress)
             except LostSparkError:
                 raise
-            except DeltafoldError as error:
+            except Exception as error:
                 result.faults[name] = explain_fault(error, show_rows=self.show_rows)
         return result
 
