@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import deltafold.dagster as df
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.project_files import find_project, write_description
+from tests.cli.calling import call
 from tests.pipelines.test_dbt import compiled, model
 from tests.properties.comparing import difference
 
@@ -208,9 +208,25 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         model("by_customer", batch.format("raw.orders"), "table", database),
         model("best", f"select max(revenue) m from {database}.by_customer", "table", database, depends_on=depends),
     )
+    content, failing = json.loads(manifest.read_text()), f"select 1 from {database}.by_customer where revenue "
+    for name, query, severity in (
+        ("positive", f"{failing} <= 0", "ERROR"),
+        ("small", f"{failing} > 200", "WARN"),
+        ("few", f"{failing} > 9", "error"),
+    ):
+        content["nodes"][f"test.shop.{name}"] = {
+            "unique_id": f"test.shop.{name}", "resource_type": "test", "name": name, "fqn": ["shop", name],
+            "compiled_code": query, "attached_node": "model.shop.by_customer", "config": {"severity": severity},
+        }  # fmt: skip
+    manifest.write_text(json.dumps(content))
     datasets = df.deltafold_assets(manifest, tables=str(tmp_path / "lake"), equals_batch=False)
     with dg.DagsterInstance.ephemeral() as instance:
-        assert [*events(materialise([datasets], instance=instance))] == ["by_customer", "best"]
+        done = materialise([datasets], instance=instance)
+        assert [*events(done)] == ["by_customer", "best"]
+        checks = {
+            check.check_name: (check.passed, check.severity.value) for check in done.get_asset_check_evaluations()
+        }
+        assert checks == {"positive": (True, "WARN"), "small": (False, "WARN"), "few": (False, "ERROR")}
         sql(f"insert into delta.`{orders}` values (20, 1, 500), (21, 7, 1)")
         assert [*events(materialise([datasets], "by_customer", instance=instance))] == ["by_customer"]
     expected = sql(batch.format(f"delta.`{orders}`")).collect()
@@ -239,11 +255,8 @@ def test_a_spark_pipeline_is_described_by_a_dry_run(spark: SparkSession, tmp_pat
         DeclarationError, match=r"only Spark reads its files\. Run `deltafold dry-run --describe` there"
     ):
         df.deltafold_assets(home)
-    files = find_project(home)
-    assert files is not None
-    opened = files.open(lambda *_: spark)
-    opened.open(create=False)
-    write_description(spec, opened)
+    described = call("dry-run", "--spec", str(spec), "--describe")
+    assert described.exit_code == 0, described.output
     datasets = df.deltafold_assets(home, equals_batch=False)
     deps = {spec.key.to_user_string(): [dep.asset_key.to_user_string() for dep in spec.deps] for spec in datasets.specs}
     assert deps == {"seen": ["orders"], "by_customer": ["seen"], "best": ["by_customer"]}

@@ -8,6 +8,7 @@ they are. One that fails stops its readers and no others.
 A step that Dagster tries again leaves out what an attempt of the same run has materialised, except checks.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +31,9 @@ from deltafold.dagster.dataset_step import (
 from deltafold.dagster.task_runner import failure_of
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines.declaration.values import share_of
-from deltafold.pipelines.described_project import DescribedDataset, ProjectDescription
+from deltafold.pipelines.described_project import DescribedDataset, DescribedTest, ProjectDescription
 from deltafold.pipelines.project_files import ProjectFiles
-from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask, WrittenTable
+from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask, TestResult, WrittenTable
 from deltafold.pipelines.selection import Nodes
 
 
@@ -87,16 +88,23 @@ def translate_project(
         return replace_attributes(spec, deps=[deps[key] for key in sorted(deps)])
 
     completed = {each.relation: complete(each) for each in datasets}
-    checks = list[dg.AssetCheckSpec]()
+    checks = list[dg.AssetCheckSpec | None]()
     for dataset in datasets:
         if checked and dataset.is_view:
             text = f"{project.share} of the keys equal the batch query on the same source versions, duplicates counted."
             offered = dg.AssetCheckSpec(CHECK, asset=specs[dataset.relation].key, blocking=True, description=text)
-            if check := translator.get_asset_check_spec(dataset, offered):
-                checks.append(check)
-    return ProjectAssets(
-        files=files, project=project, datasets=completed, landings=landings, keys=keys, checks=tuple(checks)
-    )
+            checks.append(translator.get_asset_check_spec(dataset, offered))
+        for test in dataset.tests:
+            name, text = check_name(test), test.description or None
+            offered = dg.AssetCheckSpec(name, asset=specs[dataset.relation].key, description=text)
+            checks.append(translator.get_asset_check_spec(dataset, offered))
+    kept = tuple(check for check in checks if check)
+    return ProjectAssets(files=files, project=project, datasets=completed, landings=landings, keys=keys, checks=kept)
+
+
+def check_name(test: DescribedTest) -> str:
+    """Return the name of the check that a test is: its own, with the characters that Dagster allows."""
+    return re.sub(r"\W", "_", test.name, flags=re.ASCII)
 
 
 def project_step(
@@ -134,11 +142,17 @@ def _run(
     keys = {name: renamed.get(key, key) for name, key in assets.keys.items()}
     asked = context.selected_asset_keys - find_done(context)
     checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
+    asked_checks = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
+    tested = {
+        each.relation: tuple(test for test in each.tests if (keys[each.relation], check_name(test)) in asked_checks)
+        for each in assets.project.datasets
+    }
     task = ProjectTask(
         sources=tuple(name for name in assets.landings if keys[name] in asked),
         datasets=tuple(relation for relation in assets.datasets if keys[relation] in asked),
         verified=tuple(relation for relation in assets.datasets if keys[relation] in checks),
         share=share_of(config.sample or assets.project.share),
+        tests={relation: tests for relation, tests in tested.items() if tests},
         rebuild=config.rebuild,
         show_rows=assets.project.show_rows,
     )
@@ -161,8 +175,24 @@ def _run(
             description=verification.sentence,
             metadata=metadata.of_verification(verification, show_rows=assets.project.show_rows),
         )
+    for relation, tests in task.tests.items():
+        yield from (
+            _of_test(keys[relation], test, result.tests[test.name]) for test in tests if test.name in result.tests
+        )
     if result.faults:
         raise together({name: failure_of(fault) for name, fault in result.faults.items()})
+
+
+def _of_test(key: dg.AssetKey, test: DescribedTest, done: TestResult) -> dg.AssetCheckResult:
+    """Return the result of a dbt test, which is a warning where dbt warns."""
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=check_name(test),
+        passed=not (done.is_error or done.is_warning),
+        severity=dg.AssetCheckSeverity.ERROR if done.is_error else dg.AssetCheckSeverity.WARN,
+        description=f"{test.measure} is {done.value:,}.",
+        metadata={"failures": done.value},
+    )
 
 
 def maintain_project(

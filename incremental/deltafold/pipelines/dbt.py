@@ -6,7 +6,8 @@
 | model materialized as `view` | a dataset that is not kept |
 | model materialized as `ephemeral` | nothing: dbt has compiled it into its readers |
 | source, seed, snapshot | a table of the catalog, which dbt and others write |
-| test, exposure, metric and others | nothing: `dbt test` reads the published answers |
+| test | nothing: `dbt test` reads the published answers; in Dagster, a check of the model |
+| exposure, metric and others | nothing |
 | model in Python, other materializations, a model that is not compiled | refused |
 
 dbt's own filter of an incremental model is what a maintained view replaces, so it has to be compiled without that.
@@ -28,6 +29,7 @@ from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.described_project import (
     DescribedDataset,
     DescribedSource,
+    DescribedTest,
     ProjectDescription,
     sort_datasets,
 )
@@ -37,7 +39,7 @@ from deltafold.pipelines.selection import Node
 COMPILE = "Run dbt compile --full-refresh"
 KEPT = frozenset({"table", "incremental", "materialized_view"})
 VIEW, EPHEMERAL, INCREMENTAL = "view", "ephemeral", "incremental"
-MODEL, SELECTABLE = "model", frozenset({"model", "seed", "snapshot"})
+MODEL, TEST, SELECTABLE = "model", "test", frozenset({"model", "seed", "snapshot"})
 META, POLICY = "deltafold", "refresh_policy"
 DAGSTER = "dagster"
 """The key of `meta` with what dagster-dbt reads: asset_key, group, owners."""
@@ -51,6 +53,10 @@ class _Config(BaseModel):
     post_hook: list[Any] = Field(default=[], alias="post-hook")
     schema_name: str | None = Field(default=None, alias="schema")
     group: str | None = None
+    severity: str = "error"
+    fail_calc: str = "count(*)"
+    error_if: str = "!= 0"
+    warn_if: str = "!= 0"
 
 
 class _DependsOn(BaseModel):
@@ -81,6 +87,20 @@ class _Node(BaseModel):
     alias: str | None = None
     version: str | int | float | None = None
     columns: dict[str, _Column] = {}
+    attached_node: str | None = None
+
+    @property
+    def test(self) -> DescribedTest:
+        """The node of a test."""
+        return DescribedTest(
+            name=self.name,
+            query=self.compiled_code or "",
+            measure=self.config.fail_calc,
+            error_if=self.config.error_if,
+            warn_if=self.config.warn_if,
+            severity=self.config.severity.lower(),
+            description=self.description,
+        )
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -263,6 +283,11 @@ def describe_project(manifest: Path) -> ProjectDescription:
     kept = {id for id, model in models.items() if model.config.materialized in KEPT}
     sources = dict(_describe_sources(content))
     names = {source.id: name for name, source in sources.items()}
+    tests = [node for node in content.nodes.values() if node.resource_type == TEST and node.compiled_code]
+
+    def is_of(test: _Node, model: str) -> bool:
+        """Return whether a test is of a model: the one that it is attached to, or the only one that it reads."""
+        return (test.attached_node or [*kept.intersection(test.depends_on.nodes)]) in (model, [model])
 
     def read(node: _Node) -> Iterator[str]:
         """Yield what a model reads, also by models that are inlined into it."""
@@ -293,6 +318,7 @@ def describe_project(manifest: Path) -> ProjectDescription:
             owners=tuple(asked.get("owners") or _find_owners(content, node.config.group)),
             columns=tuple((each.name, each.data_type or "?", each.description) for each in node.columns.values()),
             meta=node.config.meta,
+            tests=tuple(test.test for test in tests if is_of(test, node.unique_id)),
         )
 
     datasets = tuple(describe(content.nodes[id]) for id in content.nodes if id in kept)

@@ -31,13 +31,30 @@ class DescribedSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DescribedTest:
+    """A test of a dataset: dbt's, which counts rows that should not be there.
+
+    query: of these rows; measure: what is compared, of them; error_if, warn_if: the rest of a comparison, in SQL; an
+    error is just a warning under the severity `warn`.
+    """
+
+    name: str
+    query: str
+    measure: str = "count(*)"
+    error_if: str = "!= 0"
+    warn_if: str = "!= 0"
+    severity: str = "error"
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DescribedDataset:
     """A dataset that has a table, as an orchestrator shows it.
 
     name: as its files have it; relation: the name that it has in the project; key: the parts of its name, of a dbt
     model those that dagster-dbt gives it; reads: names of sources, and relations of datasets; file: of its query, from
     the folder of the project; is_view: whether it is maintained, and has epochs; columns: names, types and comments, as
-    far as they are declared; meta: of dbt's manifest.
+    far as they are declared; meta: of dbt's manifest; tests: likewise.
     """
 
     project: str
@@ -57,6 +74,7 @@ class DescribedDataset:
     owners: tuple[str, ...] = ()
     columns: tuple[tuple[str, str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tests: tuple[DescribedTest, ...] = ()
 
     @property
     def node(self) -> Node:

@@ -322,6 +322,10 @@ class OpenProject:
     def _table(self, relation: Relation) -> DataFrame:
         return self.spark.table(relation.sql)
 
+    def evaluate(self, text: str) -> DataFrame:
+        """Return the rows of a query over what the project's datasets and other tables show."""
+        return self.graph.evaluate(text, Leaves(table=self._table, stream=_refuse_stream))
+
     def recompute(self, dataset: Dataset) -> int:
         """Replace the rows of a dataset whose query reads data without versions; returns the number of rows.
 

@@ -5,23 +5,25 @@ As in `tasks`, the task and its result are plain data, and errors show no value 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 
 from deltafold.algebra.errors import LostSparkError
-from deltafold.algebra.results.pipeline_report import KEPT, SKIPPED, DatasetResult
-from deltafold.algebra.results.report import Landing, Verification
+from deltafold.algebra.results.pipeline_report import KEPT, SKIPPED
+from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
-from deltafold.pipelines.project import Dataset, StreamingTable
+from deltafold.algebra.sqltext import quoted
+from deltafold.pipelines.described_project import DescribedTest
 from deltafold.pipelines.project_files import name_lineage
 from deltafold.pipelines.tasks import RefreshedView, TaskFault, describe_view, explain_fault
 
 if TYPE_CHECKING:
     from deltafold.pipelines.graph import Parts
     from deltafold.pipelines.project_run import OpenProject
+    from deltafold.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,19 +36,33 @@ class WrittenTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """The value that a test measured, and whether that is an error or a warning."""
+
+    value: int
+    is_error: bool
+    is_warning: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProjectResult:
-    """What a task has done, by the names of landed sources and the relations of datasets.
+    """What a task has done, by the names of landed sources, the relations of datasets, and the names of tests.
 
     skipped: with the datasets that failed.
     """
 
-    landings: dict[str, Landing]
-    views: dict[str, RefreshedView]
-    tables: dict[str, WrittenTable]
-    verifications: dict[str, Verification]
-    upkeep: dict[str, Upkeep]
-    faults: dict[str, TaskFault]
-    skipped: dict[str, tuple[str, ...]]
+    landings: dict[str, Landing] = field(default_factory=dict[str, Landing])
+    views: dict[str, RefreshedView] = field(default_factory=dict[str, RefreshedView])
+    tables: dict[str, WrittenTable] = field(default_factory=dict[str, WrittenTable])
+    verifications: dict[str, Verification] = field(default_factory=dict[str, Verification])
+    tests: dict[str, TestResult] = field(default_factory=dict[str, "TestResult"])
+    upkeep: dict[str, Upkeep] = field(default_factory=dict[str, Upkeep])
+    faults: dict[str, TaskFault] = field(default_factory=dict[str, TaskFault])
+    skipped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def is_complete(self, relation: str) -> bool:
+        """Whether a dataset has neither failed nor been skipped."""
+        return relation not in self.faults and relation not in self.skipped
 
 
 def read_project_result(data: Any) -> ProjectResult:
@@ -56,15 +72,17 @@ def read_project_result(data: Any) -> ProjectResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectTask:
-    """Land sources, refresh datasets, compare a share of the keys of some with their queries, and maintain some.
+    """Land sources, refresh datasets, compare a share of the keys of some with their queries, test and maintain some.
 
-    datasets, verified, maintained: relations; what these read besides is read as it is. rebuild: all of the datasets;
-    retention_hours: how long files are kept that no reader needs; show_rows: errors may show values of rows.
+    datasets, verified, maintained, and the keys of tests: relations; what these read besides is read as it is. rebuild:
+    all of the datasets; retention_hours: how long files are kept that no reader needs; show_rows: errors may show
+    values of rows.
     """
 
     sources: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     verified: tuple[str, ...] = ()
+    tests: Mapping[str, tuple[DescribedTest, ...]] = field(default_factory=dict[str, "tuple[DescribedTest, ...]"])
     maintained: tuple[str, ...] = ()
     share: float = 1.0
     rebuild: bool = False
@@ -73,17 +91,26 @@ class ProjectTask:
 
     def do(self, opened: OpenProject, progress: Callable[[str], None]) -> ProjectResult:
         """Do it; datasets that fail are in the result. Raises DeltafoldError where none can be opened or landed."""
-        from deltafold.pipelines.project_run import Selection, run_project
-
-        result = ProjectResult(landings={}, views={}, tables={}, verifications={}, upkeep={}, faults={}, skipped={})
+        result = ProjectResult()
         for source in self.sources:
             progress(f"{source}: landing files")
             result.landings[source] = opened.warehouse.land(source)
-        relations = {*self.datasets, *self.verified, *self.maintained}
-        if not relations:
-            return result
-        keys = {name: opened.graph.complete(opened.graph.parse(name)) for name in relations}
-        opened.open(keys.values())
+        relations = sorted({*self.datasets, *self.verified, *self.tests, *self.maintained})
+        if relations:
+            keys = {name: opened.graph.complete(opened.graph.parse(name)) for name in relations}
+            opened.open(keys.values())
+            if self.datasets:
+                self._refresh(opened, keys, result, progress)
+            for name in filter(result.is_complete, relations):
+                self._check(opened, name, opened.views.get(keys[name]), result, progress)
+        return result
+
+    def _refresh(
+        self, opened: OpenProject, keys: Mapping[str, Parts], result: ProjectResult, progress: Callable[[str], None]
+    ) -> None:
+        """Add what a run did to the datasets; keys: by relation."""
+        from deltafold.pipelines.project_run import Selection, run_project
+
         faults = dict[str, TaskFault]()
 
         def explain(error: Exception) -> str:
@@ -91,47 +118,55 @@ class ProjectTask:
             faults[fault.sentence] = fault
             return fault.sentence
 
-        if self.datasets:
-            selection = Selection(exactly=self.datasets, full_refresh_all=self.rebuild)
-            for done in run_project(opened, selection, progress, explain).datasets:
-                if done.outcome != KEPT and done.name in self.datasets:
-                    _add(result, opened, keys[done.name], done, faults)
-        views = {name: opened.views[key] for name, key in keys.items() if key in opened.views}
-        for name in sorted(views.keys() - result.faults.keys() - result.skipped.keys()):
-            try:
-                if name in self.verified:
-                    result.verifications[name] = views[name].verify(self.share)
-                if name in self.maintained:
-                    result.upkeep[name] = views[name].maintain(self.retention_hours, progress)
-            except LostSparkError:
-                raise
-            except Exception as error:
-                result.faults[name] = explain_fault(error, show_rows=self.show_rows)
-        return result
+        selection = Selection(exactly=self.datasets, full_refresh_all=self.rebuild)
+        for done in run_project(opened, selection, progress, explain).datasets:
+            if done.name not in self.datasets or done.outcome == KEPT:
+                continue
+            if done.outcome == SKIPPED:
+                result.skipped[done.name] = done.because
+            elif done.error_type:
+                result.faults[done.name] = faults[done.error]
+            elif done.report is not None:
+                result.views[done.name] = _describe_view(opened, keys[done.name], done.report)
+            else:
+                result.tables[done.name] = _describe_table(opened, keys[done.name], done.rows or 0)
+
+    def _check(
+        self, opened: OpenProject, name: str, view: View | None, result: ProjectResult, progress: Callable[[str], None]
+    ) -> None:
+        """Compare, test and maintain a dataset, as far as that is asked for; a failure is added to the result."""
+        try:
+            if view is not None and name in self.verified:
+                result.verifications[name] = view.verify(self.share)
+            for test in self.tests.get(name, ()):
+                result.tests[test.name] = _run_test(opened, test)
+            if view is not None and name in self.maintained:
+                result.upkeep[name] = view.maintain(self.retention_hours, progress)
+        except LostSparkError:
+            raise
+        except Exception as error:
+            result.faults[name] = explain_fault(error, show_rows=self.show_rows)
 
 
-def _add(
-    result: ProjectResult, opened: OpenProject, key: Parts, done: DatasetResult, faults: dict[str, TaskFault]
-) -> None:
-    """Add what a run did to a dataset."""
-    if done.outcome == SKIPPED:
-        result.skipped[done.name] = done.because
-    elif done.error_type:
-        result.faults[done.name] = faults[done.error]
-    elif done.report is not None:
-        view = opened.views[key]
-        described = view.description()
-        named = replace(described, lineage=name_lineage(opened, key, described.lineage))
-        result.views[done.name] = describe_view(view, done.report, named)
-    else:
-        result.tables[done.name] = _describe_table(opened, opened.graph.nodes[key], done.rows or 0)
+def _run_test(opened: OpenProject, test: DescribedTest) -> TestResult:
+    """Measure the rows that a test selects, and compare that, as dbt does."""
+    measure = f"({test.measure})"
+    [row] = opened.evaluate(
+        f"SELECT CAST({measure} AS BIGINT), {measure} {test.error_if}, {measure} {test.warn_if} FROM (\n{test.query}\n)"
+    ).collect()
+    value, is_error, is_warning = row
+    return TestResult(value=value, is_error=is_error and test.severity == "error", is_warning=is_warning)
 
 
-def _describe_table(opened: OpenProject, node: Dataset | StreamingTable, rows: int) -> WrittenTable:
-    from deltafold.algebra.sqltext import quoted
+def _describe_view(opened: OpenProject, key: Parts, report: Report) -> RefreshedView:
+    view = opened.views[key]
+    described = view.description()
+    lineage = name_lineage(opened, key, described.lineage)
+    return describe_view(view, report, replace(described, lineage=lineage))
 
-    name = ".".join(map(quoted, opened.graph.key(node)))
-    sql = cast(Any, opened.spark).sql
+
+def _describe_table(opened: OpenProject, key: Parts, rows: int) -> WrittenTable:
+    name, sql = ".".join(map(quoted, key)), cast(Any, opened.spark).sql
     [detail] = sql(f"DESCRIBE DETAIL {name}").collect()
     [newest] = sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()
     return WrittenTable(path=detail["location"], version=newest["version"], rows=rows)
