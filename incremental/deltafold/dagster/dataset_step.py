@@ -186,9 +186,8 @@ def refresh_step(
     )
     def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
-        yield from _Run(
-            context, runner, _find_current(context, datasets), _find_current(context, below), config
-        ).results()
+        current = [_rekey(dataset, context.assets_def) for dataset in datasets]
+        yield from _Run(context, runner, current, _find_below(context, datasets[0], below), config).results()
 
     return register(refresh, Step(tuple(datasets), resource_key, pool))
 
@@ -223,7 +222,7 @@ def current_keys(specs: Sequence[dg.AssetSpec], assets: dg.AssetsDefinition) -> 
     """Return the keys that specs and dependencies have now: `load_assets_from_modules` may have put a prefix before."""
     keys = dict[dg.AssetKey, dg.AssetKey]()
     for spec in specs:
-        current = assets.specs_by_key[assets.keys_by_output_name[spec.key.to_python_identifier()]]
+        current = assets.specs_by_key[assets.node_keys_by_output_name[spec.key.to_python_identifier()]]
         # Dagster replaces dependencies in place.
         pairs = [(old.asset_key, new.asset_key) for old, new in zip(spec.deps, current.deps, strict=False)]
         keys |= {old: new for old, new in pairs if new.path[-len(old.path) :] == old.path}
@@ -231,19 +230,26 @@ def current_keys(specs: Sequence[dg.AssetSpec], assets: dg.AssetsDefinition) -> 
     return keys
 
 
-def _find_current(context: dg.AssetExecutionContext, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Return datasets under the keys that they have in the code location of a run, in which a step is only a part."""
-    found = [context.assets_def, *_find_others(context)]
-    steps = [step_of(each) for each in found if each.is_executable and each.node_def in _STEPS]
-    current = {id(dataset.pipeline): dataset for step in steps for dataset in step.datasets}
-    return [current.get(id(dataset.pipeline), dataset) for dataset in datasets]
+def _find_below(context: dg.AssetExecutionContext, own: Dataset, below: Sequence[Dataset]) -> list[Dataset]:
+    """Return datasets of other steps under the keys that they have in the code location of a run; own: of this step."""
+    others = [each for each in _find_others(context) if each.is_executable and each.node_def in _STEPS]
+    current = {id(dataset.pipeline): dataset for each in others for dataset in step_of(each).datasets}
+    keys = current_keys([own.spec], context.assets_def)
+    added = keys[own.key].path[: -len(own.key.path)]
+
+    def guess(dataset: Dataset) -> Dataset:
+        """Return a dataset under the key that this step depends on, or with the prefix of this step."""
+        key = keys.get(dataset.key, dg.AssetKey([*added, *dataset.key.path]))
+        return replace(dataset, spec=replace_attributes(dataset.spec, key=key))
+
+    return [current.get(id(dataset.pipeline)) or guess(dataset) for dataset in below]
 
 
 def _find_others(context: dg.AssetExecutionContext) -> Iterable[dg.AssetsDefinition]:
-    """Return the assets of the code location; none in a run of `materialize`, which has just those it was given."""
+    """Return the assets of the code location; none for a job that is executed in the process that defines it."""
     try:
         return context.repository_def.assets_defs_by_key.values()
-    except dg.DagsterInvariantViolationError:
+    except Exception:  # that there is no repository: the error has no public name
         return ()
 
 
