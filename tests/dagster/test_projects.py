@@ -96,6 +96,8 @@ def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
     assert {key.to_user_string() for key in step.keys} == {
         "raw/orders", "marts/paid", "marts/by_shop", "marts/a_best",
     }  # fmt: skip
+    located = df.load_definitions(pipelines=home.parent).resolve_asset_graph()
+    assert located.get(dg.AssetKey(["shop", "landed", "orders"])).group_name == "shop"
     (home / "datasets" / "paid.sql").write_text("select * from a_best")
     [broken] = df.pipeline_steps(home.parent)
     assert "read each other in a cycle" in str(broken.specs_by_key[dg.AssetKey("shop")].description)

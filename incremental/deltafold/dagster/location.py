@@ -13,19 +13,25 @@ from deltafold.dagster.resources import spark_resource
 from deltafold.dagster.task_runner import CRASHES, TaskRunner
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.described_project import DescribedDataset, DescribedSource
 
 
 class _ByPipeline(DeltafoldTranslator):
     """Groups the assets of each pipeline."""
 
-    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+    def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         return replace_attributes(super().get_asset_spec(pipeline), group_name=_group(pipeline))
 
     def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
         return replace_attributes(super().get_landing_spec(pipeline, source), group_name=_group(pipeline))
 
+    def get_project_landing_spec(self, project: str, source: DescribedSource) -> dg.AssetSpec:
+        return replace_attributes(super().get_project_landing_spec(project, source), group_name=project)
 
-def _group(pipeline: Pipeline) -> str:
+
+def _group(pipeline: Pipeline | DescribedDataset) -> str:
+    if isinstance(pipeline, DescribedDataset):
+        return pipeline.group or pipeline.project
     return pipeline.declaration.group or pipeline.name
 
 

@@ -25,6 +25,7 @@ from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
+from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
 from deltafold.pipelines.project_files import find_project
 from deltafold.pipelines.selection import Nodes, find_pipelines
@@ -70,10 +71,10 @@ class _OneAsset(DeltafoldTranslator):
         view = self._views.get(source)
         return view.spec.key if view else super().get_source_key(pipeline, source)
 
-    def get_asset_key(self, pipeline: Pipeline) -> dg.AssetKey:
+    def get_asset_key(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetKey:
         return self._asked.key
 
-    def get_asset_spec(self, pipeline: Pipeline) -> dg.AssetSpec:
+    def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         own = super().get_asset_spec(pipeline)
         return replace_attributes(
             self._asked,

@@ -154,7 +154,7 @@ def _run_test(opened: OpenProject, test: DescribedTest) -> TestResult:
     [row] = opened.evaluate(
         f"SELECT CAST({measure} AS BIGINT), {measure} {test.error_if}, {measure} {test.warn_if} FROM (\n{test.query}\n)"
     ).collect()
-    value, is_error, is_warning = row
+    value, is_error, is_warning = cast("tuple[int, bool, bool]", row)
     return TestResult(value=value, is_error=is_error and test.severity == "error", is_warning=is_warning)
 
 
