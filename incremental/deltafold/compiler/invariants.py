@@ -73,11 +73,11 @@ def _as_text(columns: Sequence[tuple[str, str]]) -> str:
 
 
 def _find_sources(before: Draft, after: Draft) -> Iterator[str]:
-    known, reads = _read_columns(before), _read_columns(after)
-    if known.keys() != reads.keys():
-        yield f"it reads the sources {', '.join(sorted(reads))}, not {', '.join(sorted(known))}"
-    for source in known.keys() & reads.keys():
-        if more := reads[source] - known[source]:
+    allowed, reads = _read_columns(before), _read_columns(after)
+    if allowed.keys() != reads.keys():
+        yield f"it reads the sources {', '.join(sorted(reads))}, not {', '.join(sorted(allowed))}"
+    for source in allowed.keys() & reads.keys():
+        if more := reads[source] - allowed[source]:
             yield f"it reads {', '.join(sorted(more))} of {source} too"
 
 

@@ -214,9 +214,9 @@ class Sender:
             self._send("FAIL" if isinstance(error, Exception) else "ABORT", run, job, fault=message_of(error))
             raise
         with self._warning():
-            for each in _find_changed(run.report):
-                if (other := below(each.view)) is not None:
-                    self._send_finished(each, self._begin(other, run.inside), other)
+            for changed in _find_changed(run.report):
+                if (other := below(changed.view)) is not None:
+                    self._send_finished(changed, self._begin(other, run.inside), other)
         fault = _fault(run.report)
         self._send("FAIL" if fault else "COMPLETE", run, job, fault=fault)
 

@@ -215,12 +215,14 @@ def verify_plain(verified: Verification, answer: DataFrame, plain: DataFrame, sa
     """Compare the plain table with the answer that was verified; somebody else may have written to it."""
     if sample is not None:
         answer, plain = sample.of(answer), sample.of(plain)
-    found = count_differences(answer, plain, SHOWN_ROWS)
-    if not found.missing and not found.extra:
+    counts = count_differences(answer, plain, SHOWN_ROWS)
+    if not counts.missing and not counts.extra:
         return verified
-    differs = f"{format_count(found.missing, 'row')} missing, {found.extra:,} extra"
+    differs = f"{format_count(counts.missing, 'row')} missing, {counts.extra:,} extra"
     sentence = f"{verified.sentence}, but the plain table differs from it: {differs}. The next refresh writes it again"
-    return replace(verified, ok=False, missing=found.missing, extra=found.extra, sample=found.sample, sentence=sentence)
+    return replace(
+        verified, ok=False, missing=counts.missing, extra=counts.extra, sample=counts.sample, sentence=sentence
+    )
 
 
 def _compare_answers(

@@ -149,10 +149,10 @@ class OpenProject:
         if declared is None:
             return self.spark.table(relation.sql).schema
         if relation.source not in declared:
-            known = [*declared, *(dataset.name for dataset in self.project.datasets)]
+            readable = [*declared, *(dataset.name for dataset in self.project.datasets)]
             raise QueryError(
                 f"query: it reads {relation.written[-1]}, which is not a dataset and not a declared source. "
-                f"{suggest_nearest(relation.written[-1], known)}"
+                f"{suggest_nearest(relation.written[-1], readable)}"
             )
         schema = self.warehouse.schema(relation.source)
         if schema is None:

@@ -152,13 +152,13 @@ class Nodes:
 
     def _suggest(self, method: str, value: str) -> str:
         """Return a sentence with what was meant."""
-        known = {
+        values = {
             "fqn": (node.name for node in self.by_id.values() if node.kind != "source"),
             "tag": (tag for node in self.by_id.values() for tag in node.tags),
             "path": (node.path for node in self.by_id.values() if node.path),
             "source": (".".join(node.qualified[-2:]) for node in self.by_id.values() if node.kind == "source"),
         }
-        names = set(known[method])
+        names = set(values[method])
         is_near = len(names) <= MOST_LISTED or get_close_matches(value, names, n=1)
         return suggest_nearest(value, names) if is_near else "`deltafold dry-run` lists the datasets."
 

@@ -218,7 +218,7 @@ def trial_bounds(estimate: Estimate, entries: Sequence[Event], refresh: float, t
     return [estimate.least] if lost >= 2 * (load - refresh) else []
 
 
-def first_load_ratios(found: Estimate, entries: Sequence[Event]) -> list[float]:
+def first_load_ratios(latest: Estimate, entries: Sequence[Event]) -> list[float]:
     """Return upper bounds for a recompute from first loads, which also run the whole query, and write states.
 
     First loads in chunks, and those with reused or copied states, give none.
@@ -229,7 +229,7 @@ def first_load_ratios(found: Estimate, entries: Sequence[Event]) -> list[float]:
         report for report in reports if report.verdict != RESUMED and not {REUSED, COPIED} & set(report.paths.values())
     ]
     timed = [(report.seconds, report.estimates.get(FullRecompute.mode)) for report in whole]
-    return [found.recompute * seconds / estimate for seconds, estimate in timed if estimate]
+    return [latest.recompute * seconds / estimate for seconds, estimate in timed if estimate]
 
 
 def is_first_load(entry: Event) -> bool:

@@ -219,9 +219,9 @@ def _further_orders(spark: SparkSession, order: J, used: Sequence[J], shown: Seq
     streaming = False
     nil, none = catalyst.vector(spark, []), catalyst.none(spark)
     relation = catalyst.catalyst(spark).plans.logical.LocalRelation(renamed, nil, streaming, none)
-    known = {name for name, identifier in zip(named, columns, strict=True) if identifier in ordered}
+    compared = {name for name, identifier in zip(named, columns, strict=True) if identifier in ordered}
     schema = catalyst.python_schema(relation.schema())
-    keys = [key for column in schema for key in _orderable_keys(column.name, column.dataType) if key not in known]
+    keys = [key for column in schema for key in _orderable_keys(column.name, column.dataType) if key not in compared]
     if not keys:
         return []
     analysed = catalyst.analysed_plan(catalyst.frame(spark, relation).select(*map(F.expr, keys)))

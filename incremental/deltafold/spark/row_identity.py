@@ -60,12 +60,12 @@ def group_identical(rows: DataFrame, names: Sequence[str], *aggregates: tuple[st
     keys, restored, firsts, schema = list[Column](), dict[str, Column](), list[Column](), rows.schema
     for number, name in enumerate(names):
         column, data_type = F.col(quoted(name)), schema[name].dataType
-        found = identity_keys(quoted(name), data_type)
-        if found == (quoted(name),):
+        identity = identity_keys(quoted(name), data_type)
+        if identity == (quoted(name),):
             keys.append(column)
             continue
-        aliases = [f"__key_{number}_{i}" for i in range(len(found))]
-        keys += [F.expr(key).alias(alias) for key, alias in zip(found, aliases, strict=True)]
+        aliases = [f"__key_{number}_{i}" for i in range(len(identity))]
+        keys += [F.expr(key).alias(alias) for key, alias in zip(identity, aliases, strict=True)]
         match data_type:
             case T.FloatType() | T.DoubleType():
                 value = F.when(F.col(aliases[1]), F.lit(-0.0)).otherwise(F.col(aliases[0]))

@@ -156,7 +156,9 @@ def _(result: Report) -> Html:
         "finished": result.finished,
     }
     rounds = [
-        (loop, phase, len(moved), sum(moved)) for loop, each in result.rounds.items() for phase, moved in each.items()
+        (loop, phase, len(moved), sum(moved))
+        for loop, phases in result.rounds.items()
+        for phase, moved in phases.items()
     ]
     return block(
         _title(result.sentence),

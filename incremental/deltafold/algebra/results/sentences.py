@@ -39,18 +39,18 @@ def sentence_of(report: Report) -> str:
     return f"{report.view}: {''.join(_words(report, note) for note in report.notes)}{below}"
 
 
-def sentence_of_verification(found: Verification) -> str:
+def sentence_of_verification(verified: Verification) -> str:
     """Return the sentence of a verification."""
     what = "equals the batch query"
-    if found.missing or found.extra:
-        what = f"differs: {format_count(found.missing, 'row')} missing, {found.extra:,} extra"
-    part = f" in a sample of {found.sampled}" if found.sampled else ""
+    if verified.missing or verified.extra:
+        what = f"differs: {format_count(verified.missing, 'row')} missing, {verified.extra:,} extra"
+    part = f" in a sample of {verified.sampled}" if verified.sampled else ""
     measured = ""
-    if found.residual is not None and found.allowed is not None:
-        bound = "" if found.bound is None else f"; distance from the fixpoint at most {found.bound:.3g}"
-        stray = f", {format_count(found.unmatched, 'key')} without a match" if found.unmatched else ""
-        measured = f"; residual {found.residual:.3g}, at most {found.allowed:.3g} is allowed{bound}{stray}"
-    return f"{found.view}: {what} at epoch {found.epoch}{part} ({format_count(found.rows, 'row')}){measured}"
+    if verified.residual is not None and verified.allowed is not None:
+        bound = "" if verified.bound is None else f"; distance from the fixpoint at most {verified.bound:.3g}"
+        stray = f", {format_count(verified.unmatched, 'key')} without a match" if verified.unmatched else ""
+        measured = f"; residual {verified.residual:.3g}, at most {verified.allowed:.3g} is allowed{bound}{stray}"
+    return f"{verified.view}: {what} at epoch {verified.epoch}{part} ({format_count(verified.rows, 'row')}){measured}"
 
 
 def sentence_of_upkeep(done: Upkeep) -> str:
@@ -163,7 +163,7 @@ def _name_reused(states: Sequence[str]) -> str:
 def _rounds(report: Report) -> str:
     """Return the number of rounds of each loop that had any, and its last residual."""
     numbers = {loop: sum(map(len, phases.values())) for loop, phases in report.rounds.items()}
-    last = {loop: f" to a residual of {found[-1]:.3g}" for loop, found in report.residuals.items() if found}
+    last = {loop: f" to a residual of {residuals[-1]:.3g}" for loop, residuals in report.residuals.items() if residuals}
     return "".join(
         f", {loop} {format_count(number, 'round')}{last.get(loop, '')}" for loop, number in numbers.items() if number
     )

@@ -112,10 +112,10 @@ class Candidates:
         """SQL of kind best: the aggregate that finds the best value, and the operator between a better and a worse."""
         return ("min", "<") if self.loop.keep == "least" else ("max", ">")
 
-    def last_accepted_sql(self, known: str) -> str:
+    def last_accepted_sql(self, accepted: str) -> str:
         """Return SQL of `__accepted` of a candidate of kind best: the last one accepted is the best of all."""
-        last = f"max(if({known} > 0, {LEVEL}, NULL)) OVER (PARTITION BY {', '.join(map(quoted, self.key))})"
-        return f"if({known} > 0, if({LEVEL} = {last}, {ANSWER}, 1), 0)"
+        last = f"max(if({accepted} > 0, {LEVEL}, NULL)) OVER (PARTITION BY {', '.join(map(quoted, self.key))})"
+        return f"if({accepted} > 0, if({LEVEL} = {last}, {ANSWER}, 1), 0)"
 
     def same(self, names: tuple[str, ...], left: str = "t", right: str = "u") -> str:
         """Return the SQL condition that two rows agree in some columns, NULL equal to NULL."""

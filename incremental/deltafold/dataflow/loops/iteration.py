@@ -126,12 +126,12 @@ class Iteration:
         if stored is None:
             return start
         warm = [column.name for column in self.loop.warm]
-        known = stored.select(
+        old = stored.select(
             *(F.col(quoted(key.name)).alias(f"__key_{i}") for i, key in enumerate(self.loop.keys)),
             F.struct(*map(quoted, warm)).alias(OLD),
         )
         same = [F.col(quoted(key.name)).eqNullSafe(F.col(f"__key_{i}")) for i, key in enumerate(self.loop.keys)]
-        joined = start.join(known, reduce(SparkColumn.__and__, same), "left")
+        joined = start.join(old, reduce(SparkColumn.__and__, same), "left")
         values = {n: F.when(F.col(OLD).isNull(), F.col(quoted(n))).otherwise(F.col(OLD)[n]).alias(n) for n in warm}
         return joined.select(*(values.get(name, F.col(quoted(name))) for name in self.names))
 

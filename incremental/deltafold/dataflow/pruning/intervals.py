@@ -131,16 +131,16 @@ def align(interval: Interval, type_: str) -> Interval:
     The lowest and highest of many keys differ from change to change, but little. Spark compiles a condition anew when a
     number in it differs, and Java runs what is compiled anew several times slower for the first million rows.
     """
-    known = scale(type_)
-    if known is None:
+    numbered = scale(type_)
+    if numbered is None:
         return interval
     try:
-        low, high = map(known.number, interval)
+        low, high = map(numbered.number, interval)
     except ValueError:  # a date after the year 9999
         return interval
     step = 1 << max(0, ((high - low + 1) // 8).bit_length() - 1)
-    least, greatest = known.ends
-    return known.text(max(least, low // step * step)), known.text(min(greatest, (high // step + 1) * step - 1))
+    least, greatest = numbered.ends
+    return numbered.text(max(least, low // step * step)), numbered.text(min(greatest, (high // step + 1) * step - 1))
 
 
 def runs(slices: Sequence[int], most: int) -> list[tuple[int, int]]:

@@ -145,7 +145,7 @@ def _conditions_below(lowering: Lowering, plan: J, conditions: Sequence[J]) -> S
         case "Project":
             helper = catalyst.module(lowering.catalyst.optimizer, "PushPredicateThroughNonJoin")
             aliases = helper.getAliasMap(plan)
-            return [helper.replaceAlias(each, aliases) for each in conditions]
+            return [helper.replaceAlias(condition, aliases) for condition in conditions]
         case _:
             return []
 

@@ -62,9 +62,9 @@ def latest_snapshot(spark: SparkSession, path: str, log: J) -> J:
     except JavaError as error:
         if is_uri(path) and is_caused_by(error, "java.io.IOException"):
             raise refuse_store(path, error) from error
-        if (known := refuse_features(path, error) or as_storage_error(error, path, reads=True)) is None:
+        if (explained := refuse_features(path, error) or as_storage_error(error, path, reads=True)) is None:
             raise
-        raise known from error
+        raise explained from error
     if cached is not None:
         cached.listed.add(path)
     return snapshot

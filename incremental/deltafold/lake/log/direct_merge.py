@@ -202,12 +202,12 @@ class DirectMerge:
 def _vector_actions(replaced: Sequence[J]) -> list[J]:
     """Return the actions that replace files by themselves with other deletion vectors, and remove empty ones."""
     actions: list[J] = []
-    for each in replaced:
-        file = each.fileLogEntry()
-        if each.isFullyReplaced():
+    for touched in replaced:
+        file = touched.fileLogEntry()
+        if touched.isFullyReplaced():
             actions.append(file.remove())
         else:
-            pair = file.removeRows(each.newDeletionVector(), True, True)
+            pair = file.removeRows(touched.newDeletionVector(), True, True)
             actions += [pair._1(), pair._2()]
     return actions
 
@@ -286,11 +286,11 @@ def narrow_interval(field: StructField, measures: Mapping[str, Any], files: Sequ
     return F.col(quoted(field.name)).between(low, high)
 
 
-def _share(known: Numbered, name: str, file: Action, least: int, greatest: int) -> float:
+def _share(numbered: Numbered, name: str, file: Action, least: int, greatest: int) -> float:
     """Return which part of the interval of a file's values the wanted interval covers."""
     statistics = json.loads(file.get("stats") or "{}")
     try:
-        low, high = (known.of_text(statistics[end][name]) for end in ("minValues", "maxValues"))
+        low, high = (numbered.of_text(statistics[end][name]) for end in ("minValues", "maxValues"))
     except (KeyError, TypeError, ValueError):  # none, or a year after 9999
         return 1.0
     return max(0, min(high, greatest) - max(low, least) + 1) / (high - low + 1)

@@ -109,8 +109,8 @@ class _Walk:
 
     def _take_back(self, step: int, needs: list[float], centers: DataFrame) -> DataFrame | None:
         """Return the centers after a step with near points; None if all points have to be read."""
-        known = [need if math.isfinite(need) else needs[step] for need in needs]
-        points = None if self._near is None else self._near.of_step(step, known)
+        margins = [need if math.isfinite(need) else needs[step] for need in needs]
+        points = None if self._near is None else self._near.of_step(step, margins)
         return None if points is None else self._taking_back.run(points, centers)
 
     def _conclude(self, start: DataFrame, centers: DataFrame, needs: dict[int, float]) -> Clustered:
