@@ -55,7 +55,7 @@ def find_python(version: str) -> str:
 
 
 def requirements(wheel: Path, extras: Sequence[str]) -> set[str]:
-    """Return the names of the packages of this environment that a wheel needs with these extras, and that these need."""
+    """Return the names of the packages that a wheel needs with these extras, directly or not; all are here."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [file for file in archive.namelist() if file.endswith(".dist-info/METADATA")]
         declared = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])

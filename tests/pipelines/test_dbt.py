@@ -129,13 +129,11 @@ def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path
     )
     oracle = by_customer.replace(f"`{schema}`.`stg_orders`", f"({staged})")
     try:
-        for change in (
-            "select 1",
-            f"insert into delta.`{raw / 'orders'}` values (20, 1, 500, 'paid'), (21, 7, 1, 'open'), (22, 8, 2, 'paid')",
-            f"delete from delta.`{raw / 'orders'}` where id in (1, 20)",
-        ):
-            sql(change)
-            if change.startswith("delete"):
+        for changed in (False, True):
+            if changed:
+                values = "(20, 1, 500, 'paid'), (21, 7, 1, 'open'), (22, 8, 2, 'paid')"
+                sql(f"insert into delta.`{raw / 'orders'}` values {values}")
+                sql(f"delete from delta.`{raw / 'orders'}` where id in (1, 4)")
                 write("customers", "select * from values (0, 'it'), (1, 'fr'), (8, 'de') t(id, country)")
             opened = OpenProject(load_project(manifest, str(tmp_path / "lake")), spark)
             opened.open()

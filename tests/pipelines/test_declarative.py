@@ -320,7 +320,9 @@ def test_what_reads_files_is_replaced_and_its_readers_are_maintained(shop: Shop,
     assert report["dear"].outcome == "nothing to do"
     described = shop.spark.sql(f"DESCRIBE DETAIL {shop.database}.prices").first()
     assert described is not None and described["partitionColumns"] == ["zone"]
-    shop.write("files.py", FILES.format(folder=tmp_path, columns="'zone', 'price', (F.col('price') * 2).alias('twice')"))
+    shop.write(
+        "files.py", FILES.format(folder=tmp_path, columns="'zone', 'price', (F.col('price') * 2).alias('twice')")
+    )
     shop.oracles["prices"] = f"SELECT zone, price, price * 2 AS twice FROM json.`{prices.parent}`"
     shop.refresh()
 

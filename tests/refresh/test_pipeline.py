@@ -101,12 +101,12 @@ def test_the_change_of_a_source_is_read_once_for_all_views(
         return frame(self, columns, consolidate=consolidate)
 
     monkeypatch.setattr(Difference, "frame", counting)
-    for change in (
-        "insert into {t} values (1, 70, 7, 1), (3, 1, 1, 1)",
-        "update {t} set v = v + 1, x = 5 where k = 1",
-        "delete from {t} where k = 2",
+    for changes in (
+        ["insert into {t} values (1, 70, 7, 1), (3, 1, 1, 1)"],
+        ["update {t} set v = v + 1, x = 5 where k = 1", "delete from {t} where k = 2"],
     ):
-        sandbox.sql(change)
+        for change in changes:
+            sandbox.sql(change)
         read.clear()
         report = refresh(sandbox, queries)
         assert report.ok and report.shared[place] >= 4

@@ -175,7 +175,6 @@ def test_laws(laboratory: Laboratory) -> None:
             "associative": (abc, wide.merged(a, bc, slot)),
             "homomorphism": (wide.bag("AB", slot), ab),
             "homomorphism of three": (whole, abc),
-            "homomorphism of a part": (whole, wide.merged(wide.bag("AB", slot), c, slot)),
         }
         if isinstance(slot.accumulator, Group):
             laws["inverse"] = (wide.merged(a, wide.bag("minus A", slot), slot), zero)
