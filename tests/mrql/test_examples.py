@@ -20,7 +20,7 @@ from tests.mrql.oracle.comparing import difference
 from tests.mrql.oracle.reference import Reference
 from tests.mrql.oracle.values import EvaluationError as OracleError
 from tests.mrql.oracle.values import Row
-from tests.night import sampled
+from tests.night import every, sampled
 from tests.sandbox import MemorySandbox, checked, confirm
 
 SAMPLE = 64  # one example in so many is a view in `make test`, and every third of the papers'; the others at night
@@ -122,7 +122,7 @@ SQL = {
 CHANGED = {"papers: averages by key": "S", "papers: join and average": "Q", "papers: matrix product": "W"}
 
 
-@pytest.mark.parametrize("title", SQL)
+@pytest.mark.parametrize("title", every(2, SQL))
 def test_the_papers_programs_cost_what_their_sql_costs(sandbox: MemorySandbox, title: str) -> None:
     """Protects from a translation that keeps more than it has to: the states have the columns of those of the SQL."""
     for name, (schema, rows) in TABLES.items():

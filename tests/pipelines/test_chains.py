@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from deltafold.cli import commands as cli
+from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue, queries
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.pipeline import Pipeline
@@ -112,7 +113,7 @@ def call(*arguments: str) -> Result:
 
 
 def test_a_run_lands_and_refreshes_what_lies_below_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, in_memory: Lake
 ) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path))
     shop = write(tmp_path, "shop", MINIMAL, sql="select day, count(*) n from sales group by day")
