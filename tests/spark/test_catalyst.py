@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import date
 from typing import Any
 from unittest import mock
 
@@ -49,3 +50,12 @@ def test_a_projection_takes_few_calls(spark: SparkSession) -> None:
     assert len(sent) == 3  # its id, its name, the sequence
     (renamed,) = catalyst.sequence(items)
     assert (str(renamed.name()), renamed.exprId().equals(number.exprId())) == ("n", False)
+
+
+def test_texts_and_numbers_are_not_converted(spark: SparkSession) -> None:
+    """Protects each call from ten questions about each argument, and lists and dates from being sent as they are."""
+    with mock.patch.object(catalyst.Converters, "_of") as asked:
+        F.lit("text").alias("name")
+    asked.assert_not_called()
+    items = catalyst.jvm(spark).java.util.ArrayList(["a", date(2024, 1, 2), None])
+    assert (str(items.get(1)), items.get(2)) == ("2024-01-02", None)

@@ -207,6 +207,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
             ) from error
         spark = _begin(conf, gateway)  # secrets are not on the command line, which every user can list
     catalyst.remember_classes(gateway.jvm)
+    catalyst.convert_plain_values_at_once()
     if settings.get(CATALOG) == "hive":
         _check_metastore(spark)
     if is_laptop(settings["spark.master"]):
