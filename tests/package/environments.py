@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from email import message_from_bytes
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -77,19 +78,25 @@ def _needed(declared: Iterable[str], extras: Sequence[str]) -> list[Requirement]
 
 
 def link(names: Iterable[str], packages: Path) -> None:
-    """Put packages of this environment into another one, as links to their folders, which have compiled modules."""
-    owners = importlib.metadata.packages_distributions()
+    """Put packages of this environment into another one, as links to their files and to the compiled ones of these.
+
+    Not to folders: to install another release would remove files in this environment.
+    """
     for name in names:
         distribution = importlib.metadata.distribution(name)
         for file in distribution.files or ():
-            if file.parts[0] in ("..", "__pycache__"):
+            if ".." in file.parts:
                 continue
-            shared = len(set(owners.get(file.parts[0], ()))) > 1  # a folder of several distributions
-            part = file if shared else file.parts[0]
-            target, source = packages / part, Path(str(distribution.locate_file(part)))
-            if not target.exists() and source.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.symlink_to(source)
+            source, target = Path(str(distribution.locate_file(file))), packages / file
+            _link(source, target)
+            if file.suffix == ".py":
+                _link(Path(cache_from_source(str(source))), Path(cache_from_source(str(target))))
+
+
+def _link(source: Path, target: Path) -> None:
+    if source.is_file() and not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
 
 
 def environment(
