@@ -1,4 +1,4 @@
-"""Read a table of another format as a source: whoever adds the format says what a version is (D-245).
+"""Read a table of another format as a source: whoever adds the format says what a version is (D-217).
 
 Each version counts as one file, which all of its rows are in. So a change is exact whatever the format knows: the rows
 of the version before are removed, those of the version after are added, and equal rows cancel. Where the format finds

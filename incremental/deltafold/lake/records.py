@@ -1,4 +1,4 @@
-"""Keep the records of a warehouse: small texts in folders, on this machine or at a URI, behind one interface (D-240).
+"""Keep the records of a warehouse: small texts in folders, on this machine or at a URI, behind one interface (D-212).
 
 | where | module |
 | --- | --- |

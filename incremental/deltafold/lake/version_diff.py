@@ -222,7 +222,7 @@ def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
     """Return the difference by the change data feed, if all commits have it, with fewer bytes (D-157).
 
     None of them may set columns or properties: the feed may be off in between, and Delta refuses to read one over
-    columns that were renamed and renamed back, or got a wider type and were restored (D-220). The rows of files that a
+    columns that were renamed and renamed back, or got a wider type and were restored (D-209). The rows of files that a
     later commit removed again are read, too: a vacuum may have removed these files.
     """
     table, before = difference.table, difference.before
