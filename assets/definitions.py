@@ -14,9 +14,8 @@ class ByPipeline(df.DeltafoldTranslator):
 
     def get_asset_spec(self, pipeline):
         """Return the asset of a dataset. Here each pipeline is a group, unless its pipeline.yaml has another one."""
-        return (
-            super().get_asset_spec(pipeline).replace_attributes(group_name=pipeline.declaration.group or pipeline.name)
-        )
+        spec = super().get_asset_spec(pipeline)
+        return spec.replace_attributes(group_name=spec.group_name or pipeline.name)
 
     def get_landing_spec(self, pipeline, source):
         """Return the asset of a table in which input files are landed, by partition if the pipeline declares some."""

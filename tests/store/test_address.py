@@ -36,7 +36,7 @@ def database(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
 
 
 def pointer(view: View) -> dict[str, object]:
-    return json.loads((view.warehouse.root / "views" / view.name / "current.json").read_text())
+    return json.loads((Path(str(view.folder)) / "current.json").read_text())
 
 
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:

@@ -82,13 +82,13 @@ def test_it_is_left_when_the_answer_outgrows_it_and_taken_up_again(sandbox: Sand
         checked(view)
     address = view.address
     assert not address.plain and address.reader_features == ("deletionVectors",) and address.table == "g1/view"
-    assert not (view.folder / PLAIN).exists()
+    assert not (folder_of(view) / PLAIN).exists()
     assert (view.status().path, view.status().reader_features) == (address.path, ("deletionVectors",))
     view = sandbox.view(BAG, publish="plain")
     assert view.refresh().verdict == "nothing to do"
     is_published(view)
     sandbox.view(BAG, publish="fast").refresh()
-    assert not (view.folder / PLAIN).exists() and Path(view.path).name == "view"
+    assert not (folder_of(view) / PLAIN).exists() and Path(view.path).name == "view"
 
 
 def test_what_others_do_to_it_is_found_and_mended(sandbox: Sandbox) -> None:

@@ -74,7 +74,7 @@ def find_tables(text: str) -> tuple[Name, ...]:
         else:
             _read_word(word, level, previous)
         previous = word
-    found = [parts for parts, inside in tables if len(parts) > 1 or parts[0].lower() not in ctes - inside]
+    found = [parts for parts, inside in tables if parts[1:] or parts[0].lower() not in ctes - inside]
     return tuple(dict.fromkeys(found))
 
 

@@ -113,8 +113,9 @@ def remember_classes(java: J) -> None:
 
 def convert_plain_values_at_once() -> None:
     """Make Py4J send texts and numbers without asking its converters about each, in this whole process (D-206)."""
-    if not any(isinstance(converter, Converters) for converter in protocol.INPUT_CONVERTER):
-        protocol.INPUT_CONVERTER[:] = [Converters(protocol.INPUT_CONVERTER)]
+    converters: list[Any] = cast(Any, protocol).INPUT_CONVERTER
+    if not any(isinstance(converter, Converters) for converter in converters):
+        converters[:] = [Converters([*converters])]
 
 
 def is_java_instance(java: J, name: str) -> bool:
