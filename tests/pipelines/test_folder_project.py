@@ -98,6 +98,7 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
         ("datasets/best.sql", "-- deltafold: incremental\nselect 1", "line 1: `incremental` is not an option"),
         ("pipeline.yaml", DECLARATION.replace("by_shop:", "by_shp:"), "options.by_shp: there is no such dataset. Did"),
         ("pipeline.yaml", DECLARATION + "chunk: 2g\n", "`chunk` is for a pipeline of one query"),
+        ("pipeline.yaml", DECLARATION + "check: {schedule: 0 4 * * *}\n", "`check.schedule` is for a pipeline of one"),
         ("pipeline.yaml", DECLARATION.replace("*.sql", "*.txt"), "there is no such file"),
         ("query.sql", "select 1", "the pipeline has `datasets`, too"),
     ],

@@ -299,7 +299,10 @@ class Declaration(ProgramPart):
 
     @model_validator(mode="after")
     def _fits_datasets(self) -> Declaration:
-        if self.datasets is not None and (others := sorted(self.model_fields_set - OF_DATASETS)):
+        others = sorted(self.model_fields_set - OF_DATASETS)
+        if self.datasets is not None and self.check.schedule:
+            others = ["check.schedule"]
+        if self.datasets is not None and others:
             raise ValueError(f"`{others[0]}` is for a pipeline of one query, and this one has `datasets`. Remove it")
         return self
 
