@@ -56,22 +56,7 @@ def load_project(folder: Path) -> Project:
     declaration = parsing.read_declaration(path, os.environ)
     if declaration.datasets is None:
         raise DeclarationError(f"{path}: it declares no `datasets`. Add `datasets: datasets/*.sql`.")
-    refusals = list[str]()
-    files = _find_files(folder, declaration.datasets)
-    for file in files:
-        if not PIPELINE_NAME.match(file.stem):
-            refusals.append(f"{file}: invalid name of a dataset. {NAME_RULE}.")
-        elif file.stem in declaration.sources:
-            refusals.append(f"{file}: there is a source `{file.stem}`, too. Rename one of them.")
-    for name in declaration.datasets.options.keys() - {file.stem for file in files}:
-        near = suggest_nearest(name, [file.stem for file in files])
-        refusals.append(f"{path}: datasets.options.{name}: there is no such dataset. {near}")
-    datasets = list[Dataset]()
-    for file in files:
-        try:
-            datasets.append(_read_dataset(file, declaration, declaration.datasets.options.get(file.stem)))
-        except DeclarationError as error:
-            refusals.append(str(error))
+    datasets, refusals = _read_datasets(folder, path, declaration, declaration.datasets)
     root = declaration.warehouse or str(folder.parent.parent / DEFAULT_WAREHOUSE)
     return Project(
         name=folder.name,
@@ -85,22 +70,46 @@ def load_project(folder: Path) -> Project:
     )
 
 
+def _read_datasets(
+    folder: Path, path: Path, declaration: Declaration, files_part: DatasetsPart
+) -> tuple[list[Dataset], list[str]]:
+    """Return the datasets of a folder, and what is refused."""
+    refusals = list[str]()
+    files = _find_files(folder, files_part)
+    for file in files:
+        if not PIPELINE_NAME.match(file.stem):
+            refusals.append(f"{file}: invalid name of a dataset. {NAME_RULE}.")
+        elif file.stem in declaration.sources:
+            refusals.append(f"{file}: there is a source `{file.stem}`, too. Rename one of them.")
+    for name in files_part.options.keys() - {file.stem for file in files}:
+        near = suggest_nearest(name, [file.stem for file in files])
+        refusals.append(f"{path}: datasets.options.{name}: there is no such dataset. {near}")
+    datasets = list[Dataset]()
+    for file in files:
+        try:
+            datasets.append(_read_dataset(file, declaration, files_part.options.get(file.stem)))
+        except DeclarationError as error:
+            refusals.append(str(error))
+    return datasets, refusals
+
+
 def describe_project(folder: Path) -> ProjectDescription:
     """Describe the datasets of a pipeline's folder; starts no Spark. Raises DeclarationError for all mistakes."""
-    project = load_project(folder)
-    if project.refusals:
-        raise DeclarationError("\n".join(project.refusals))
-    declaration = parsing.read_declaration(folder / DECLARATION_FILE, os.environ)
-    names = {name.lower(): name for name in (*declaration.sources, *(dataset.name for dataset in project.datasets))}
+    path = folder / DECLARATION_FILE
+    declaration = parsing.read_declaration(path, os.environ)
+    datasets, refusals = _read_datasets(folder, path, declaration, declaration.datasets or DatasetsPart(files=""))
+    if refusals:
+        raise DeclarationError("\n".join(refusals))
+    names = {name.lower(): name for name in (*declaration.sources, *(dataset.name for dataset in datasets))}
 
     def describe(dataset: Dataset) -> DescribedDataset:
         text = str(dataset.query)
         mentioned = (names.get(parts[0].lower()) for parts in find_tables(text) if len(parts) == 1)
         return DescribedDataset(
-            project=project.name,
+            project=folder.name,
             name=dataset.name,
             relation=dataset.name,
-            key=(project.name, dataset.name),
+            key=(folder.name, dataset.name),
             reads=tuple(name for name in mentioned if name is not None),
             file=dataset.origin.file.relative_to(folder).as_posix(),
             folder=str(folder),
@@ -111,8 +120,8 @@ def describe_project(folder: Path) -> ProjectDescription:
         )
 
     return ProjectDescription(
-        name=project.name,
-        datasets=sort_datasets(tuple(map(describe, project.datasets)), folder),
+        name=folder.name,
+        datasets=sort_datasets(tuple(map(describe, datasets)), folder),
         sources={name: _describe_source(name, source) for name, source in declaration.sources.items()},
         share=declaration.check.sample,
         show_rows=declaration.show_rows_in_errors,
