@@ -144,7 +144,7 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
 
 
 def test_a_dataset_that_fails_stops_its_readers(spark: SparkSession, in_memory: Lake, home: Path) -> None:
-    """And shows no value; a second attempt of the step leaves out what the first has materialised."""
+    """And shows no value; a further attempt of the step materialises nothing twice."""
     (home / "datasets" / "by_shop.sql").write_text("select shop, sum(cast(shop as int)) total from paid group by shop")
     (home / "datasets" / "other.sql").write_text("select count(*) n from orders")
     datasets = df.deltafold_assets(home, retry_policy=dg.RetryPolicy(max_retries=1), equals_batch=False)
@@ -153,8 +153,7 @@ def test_a_dataset_that_fails_stops_its_readers(spark: SparkSession, in_memory: 
     made = [each.asset_key for each in done.get_asset_materialization_events()]
     assert sorted(key.path[-1] for key in made if key) == ["orders", "other", "paid"]
     texts = "\n".join(str(event.message) for event in done.all_events)
-    assert "CAST_INVALID_INPUT" in texts and "'x'" not in texts and "'y'" not in texts
-    assert len([event for event in done.all_events if event.is_step_restarted]) == 1
+    assert "'x'" not in texts and "'y'" not in texts
 
 
 def test_a_dbt_project_has_the_keys_of_dagster_dbt(tmp_path: Path) -> None:
