@@ -296,7 +296,7 @@ def _summary(view: View) -> str:
 
 def locate_root(root: str | Place) -> Place:
     """Return the folder of a warehouse; raises SourceError for an address that cannot be one."""
-    address = locate_folder("warehouse", root if isinstance(root, str | Path) else str(root))
+    address = locate_folder("warehouse", str(root) if isinstance(root, Place) else root)
     if is_remote(address) and has_password(address):
         raise SourceError(f"warehouse {mask_secrets(address)}: the address contains a password. {INSTEAD}.")
     return place_of(address)
