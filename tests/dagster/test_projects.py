@@ -15,8 +15,10 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
+from deltafold.algebra.errors import StateError
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.resolution import ResolvedView
 from tests.cli.calling import call
 from tests.pipelines.test_dbt import compiled, model
 from tests.properties.comparing import difference
@@ -154,6 +156,23 @@ def test_a_dataset_that_fails_stops_its_readers(spark: SparkSession, in_memory: 
     assert sorted(key.path[-1] for key in made if key) == ["orders", "other", "paid"]
     texts = "\n".join(str(event.message) for event in done.all_events)
     assert "'x'" not in texts and "'y'" not in texts
+
+
+def test_a_dataset_that_cannot_be_read_as_it_is_fails_the_step(
+    spark: SparkSession, in_memory: Lake, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects from a step that succeeds although its only dataset was skipped."""
+    datasets = df.deltafold_assets(home, equals_batch=False, retry_policy=None)
+
+    def fail(view: ResolvedView, state: object, progress: object) -> None:
+        raise StateError(f"view {view.view.name}: its journal is damaged. Rebuild it.")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert materialise([datasets], instance=instance).success
+        monkeypatch.setattr(ResolvedView, "keep_within", fail)
+        done = materialise([datasets], "shop/by_shop", instance=instance)
+    [failure] = [event for event in done.all_node_events if event.is_step_failure]
+    assert "view paid: its journal is damaged" in str(failure.step_failure_data) and not events(done)
 
 
 def test_a_dbt_project_has_the_keys_of_dagster_dbt(tmp_path: Path) -> None:

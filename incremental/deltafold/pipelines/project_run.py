@@ -525,12 +525,14 @@ def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_ru
 
 
 def _view_of_run(opened: OpenProject, key: Parts, dataset: pipeline_run.Dataset) -> pipeline_run.Dataset:
-    """Return a view as a dataset of a run, which gets its comment and its properties after its refresh."""
+    """Return a view as a dataset of a run, which gets its comment and its properties after it was refreshed."""
     node = opened.graph.nodes[key]
     assert isinstance(node, Dataset)
 
     def refresh(state: RunState, progress: Progress | None) -> Report | int:
         done = dataset.refresh(state, progress)
+        if isinstance(done, Report) and done.kept is not None:
+            return done
         with _explain_errors(node.name):
             describe_published(opened.spark, opened.views[key], node)
         return done

@@ -48,7 +48,7 @@ class TestResult:
 class ProjectResult:
     """What a task has done, by the names of landed sources, the relations of datasets, and the names of tests.
 
-    skipped: with the datasets that failed.
+    skipped: with the datasets that failed. faults: also of datasets that the task was not asked for, but reads.
     """
 
     landings: dict[str, Landing] = field(default_factory=dict[str, Landing])
@@ -120,12 +120,12 @@ class ProjectTask:
 
         selection = Selection(exactly=self.datasets, full_refresh_all=self.rebuild)
         for done in run_project(opened, selection, progress, explain).datasets:
-            if done.name not in self.datasets or done.outcome == KEPT:
-                continue
-            if done.outcome == SKIPPED:
-                result.skipped[done.name] = done.because
-            elif done.error_type:
+            if done.error_type:  # also one that is read as it is: its readers are only skipped
                 result.faults[done.name] = faults[done.error]
+            elif done.name not in self.datasets or done.outcome == KEPT:
+                continue
+            elif done.outcome == SKIPPED:
+                result.skipped[done.name] = done.because
             elif done.report is not None:
                 result.views[done.name] = _describe_view(opened, keys[done.name], done.report)
             else:
