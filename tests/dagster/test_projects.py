@@ -158,6 +158,33 @@ def test_a_dataset_that_fails_stops_its_readers(spark: SparkSession, in_memory: 
     assert "'x'" not in texts and "'y'" not in texts
 
 
+class Dropping(df.SparkResource):
+    """Drops a further input file before each attempt of a step."""
+
+    folder: str
+
+    def run_project(self, context, files, task):
+        attempt = context.retry_number
+        (Path(self.folder) / f"{attempt}.csv").write_text(f"id,shop,amount\n{attempt},z,{attempt}\n")
+        return super().run_project(context, files, task)
+
+
+def test_a_further_attempt_reads_one_version_of_each_source(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    """Protects from a reader of datasets that two attempts refreshed to different versions of a source."""
+    (home / "datasets" / "by_shop.sql").write_text("select shop, sum(cast(shop as int)) total from paid group by shop")
+    (home / "datasets" / "a_best.sql").write_text("select count(*) n from paid cross join orders")
+    datasets = df.deltafold_assets(home, retry_policy=dg.RetryPolicy(max_retries=1))
+    done = dg.materialize(
+        [datasets],
+        resources={"deltafold": Dropping(folder=str(home / "data" / "orders"))},
+        raise_on_error=False,
+    )
+    made = [each.asset_key for each in done.get_asset_materialization_events()]
+    assert sorted(key.path[-1] for key in made if key) == ["a_best", "a_best", "orders", "orders", "paid", "paid"]
+    checks = [check for check in done.get_asset_check_evaluations() if check.asset_key.path[-1] == "a_best"]
+    assert [check.passed for check in checks] == [True, True]
+
+
 def test_a_dataset_that_cannot_be_read_as_it_is_fails_the_step(
     spark: SparkSession, in_memory: Lake, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,17 +253,17 @@ def _find_others(context: dg.AssetExecutionContext) -> Iterable[dg.AssetsDefinit
         return ()
 
 
-def find_done(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
-    """Return the selected assets that an earlier attempt of this step, in the same run, has materialised."""
+def find_done(context: dg.AssetExecutionContext) -> set[tuple[dg.AssetKey, str]]:
+    """Return the selected assets that earlier attempts of this step materialised in this run, with data versions."""
     attempt = context.op_execution_context
     if attempt.retry_number == 0:
         return set()
-
-    def is_done(key: dg.AssetKey) -> bool:
-        records = context.instance.fetch_materializations(key, limit=1).records
-        return bool(records) and records[0].run_id == attempt.run_id
-
-    return set(filter(is_done, context.selected_asset_keys))
+    done = set[tuple[dg.AssetKey, str]]()
+    for key in context.selected_asset_keys:
+        for record in context.instance.fetch_materializations(key, limit=1).records:
+            if record.run_id == attempt.run_id and (made := record.asset_materialization) is not None:
+                done.add((key, (made.tags or {}).get(metadata.DATA_VERSION, "")))
+    return done
 
 
 class _Run:
@@ -287,7 +287,7 @@ class _Run:
 
     def results(self) -> Iterator[Result]:
         """Yield the results of the selected datasets and checks; raise Failure at the end if one failed."""
-        asked = self._context.selected_asset_keys - find_done(self._context)
+        asked = self._context.selected_asset_keys - {key for key, _ in find_done(self._context)}
         checks = {(key.asset_key, key.name) for key in self._context.selected_asset_check_keys}
         for dataset in self._datasets:
             key, name = dataset.key, dataset.name

@@ -5,7 +5,8 @@ does with what is selected: it lands, refreshes all to one version of each sourc
 on each other, and then compares those whose check is selected with their queries. A selected dataset reads others as
 they are. One that fails stops its readers and no others.
 
-A step that Dagster tries again leaves out what an attempt of the same run has materialised, except checks.
+A step that Dagster tries again refreshes all that is selected again, so that it is at one version of each source
+(D-208); an asset that is as an earlier attempt has materialised it is not materialised twice.
 """
 
 import re
@@ -140,7 +141,7 @@ def _run(
     """Yield the results of what is selected; raises Failure at the end if one failed."""
     renamed = current_keys([*assets.landings.values(), *assets.datasets.values()], context.assets_def)
     keys = {name: renamed.get(key, key) for name, key in assets.keys.items()}
-    asked = context.selected_asset_keys - find_done(context)
+    asked = context.selected_asset_keys
     checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
     asked_checks = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
     tested = {
@@ -157,16 +158,12 @@ def _run(
         show_rows=assets.project.show_rows,
     )
     result = find_runner(context, resource_key).run_project(context, assets.files, task)
-    for source, landing in result.landings.items():
-        version = dg.DataVersion(str(landing.version))
-        yield dg.MaterializeResult(asset_key=keys[source], metadata=metadata.of_landing(landing), data_version=version)
-    for relation in assets.datasets:
-        if relation in result.views:
-            yield _of_view(assets, keys, result, relation)
-        elif relation in result.tables:
-            yield _of_table(keys[relation], result.tables[relation])
-        elif relation in result.skipped:
-            context.log.warning(f"{relation}: not refreshed, because it reads {', '.join(result.skipped[relation])}.")
+    done = find_done(context)
+    for made in _materialise(assets, keys, result):
+        if (made.asset_key, made.data_version and made.data_version.value) not in done:
+            yield made
+    for relation, because in result.skipped.items():
+        context.log.warning(f"{relation}: not refreshed, because it reads {', '.join(because)}.")
     for relation, verification in result.verifications.items():
         yield dg.AssetCheckResult(
             asset_key=keys[relation],
@@ -213,10 +210,24 @@ def maintain_project(
     }
 
 
+def _materialise(
+    assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Yield the materialisations of a run; keys: as of `ProjectAssets`, in this run."""
+    for source, landing in result.landings.items():
+        version = dg.DataVersion(str(landing.version))
+        yield dg.MaterializeResult(asset_key=keys[source], metadata=metadata.of_landing(landing), data_version=version)
+    for relation in assets.datasets:
+        if relation in result.views:
+            yield _of_view(assets, keys, result, relation)
+        elif relation in result.tables:
+            yield _of_table(keys[relation], result.tables[relation])
+
+
 def _of_view(
     assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult, relation: str
 ) -> dg.MaterializeResult[Any]:
-    """Return the materialisation of a maintained dataset; keys: as of `ProjectAssets`, in this run."""
+    """Return the materialisation of a maintained dataset."""
     done = result.views[relation]
     report, lineage = done.report, done.description.lineage
     read = {name for origins in lineage.values() for name, _ in origins}
