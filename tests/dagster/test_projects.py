@@ -254,14 +254,16 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         model("best", f"select max(revenue) m from {database}.by_customer", "table", database, depends_on=depends),
     )
     content, failing = json.loads(manifest.read_text()), f"select 1 from {database}.by_customer where revenue "
-    for name, query, severity in (
-        ("positive", f"{failing} <= 0", "ERROR"),
-        ("small", f"{failing} > 200", "WARN"),
-        ("few", f"{failing} > 9", "error"),
-    ):
-        content["nodes"][f"test.shop.{name}"] = {
-            "unique_id": f"test.shop.{name}", "resource_type": "test", "name": name, "fqn": ["shop", name],
-            "compiled_code": query, "attached_node": "model.shop.by_customer", "config": {"severity": severity},
+    for number, (of, name, query, severity) in enumerate([
+        ("by_customer", "positive", f"{failing} <= 0", "ERROR"),
+        ("by_customer", "small", f"{failing} > 200", "WARN"),
+        ("by_customer", "few", f"{failing} > 9", "error"),
+        ("best", "few", f"select 1 from {database}.best where m < 0", "error"),
+    ]):  # fmt: skip
+        id = f"test.shop.{name}.{number}"
+        content["nodes"][id] = {
+            "unique_id": id, "resource_type": "test", "name": name, "fqn": ["shop", name],
+            "compiled_code": query, "attached_node": f"model.shop.{of}", "config": {"severity": severity},
         }  # fmt: skip
     manifest.write_text(json.dumps(content))
     datasets = df.deltafold_assets(manifest, tables=str(tmp_path / "lake"), equals_batch=False)
@@ -269,9 +271,13 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         done = materialise([datasets], instance=instance)
         assert [*events(done)] == ["by_customer", "best"]
         checks = {
-            check.check_name: (check.passed, check.severity.value) for check in done.get_asset_check_evaluations()
+            f"{check.asset_key.path[-1]}/{check.check_name}": (check.passed, check.severity.value)
+            for check in done.get_asset_check_evaluations()
         }
-        assert checks == {"positive": (True, "WARN"), "small": (False, "WARN"), "few": (False, "ERROR")}
+        assert checks == {
+            "by_customer/positive": (True, "WARN"), "by_customer/small": (False, "WARN"),
+            "by_customer/few": (False, "ERROR"), "best/few": (True, "WARN"),
+        }  # fmt: skip
         sql(f"insert into delta.`{orders}` values (20, 1, 500), (21, 7, 1)")
         assert [*events(materialise([datasets], "by_customer", instance=instance))] == ["by_customer"]
     expected = sql(batch.format(f"delta.`{orders}`")).collect()

@@ -173,9 +173,7 @@ def _run(
             metadata=metadata.of_verification(verification, show_rows=assets.project.show_rows),
         )
     for relation, tests in task.tests.items():
-        yield from (
-            _of_test(keys[relation], test, result.tests[test.name]) for test in tests if test.name in result.tests
-        )
+        yield from (_of_test(keys[relation], test, result.tests[test.id]) for test in tests if test.id in result.tests)
     if result.faults:
         raise together({name: failure_of(fault) for name, fault in result.faults.items()})
 

@@ -93,6 +93,7 @@ class _Node(BaseModel):
     def test(self) -> DescribedTest:
         """The node of a test."""
         return DescribedTest(
+            id=self.unique_id,
             name=self.name,
             query=self.compiled_code or "",
             measure=self.config.fail_calc,

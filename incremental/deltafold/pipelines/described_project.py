@@ -34,10 +34,11 @@ class DescribedSource:
 class DescribedTest:
     """A test of a dataset: dbt's, which counts rows that should not be there.
 
-    query: of these rows; measure: what is compared, of them; error_if, warn_if: the rest of a comparison, in SQL; an
-    error is just a warning under the severity `warn`.
+    id: of its node in dbt's manifest; query: of these rows; measure: what is compared, of them; error_if, warn_if: the
+    rest of a comparison, in SQL; an error is just a warning under the severity `warn`.
     """
 
+    id: str
     name: str
     query: str
     measure: str = "count(*)"

@@ -46,7 +46,7 @@ class TestResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectResult:
-    """What a task has done, by the names of landed sources, the relations of datasets, and the names of tests.
+    """What a task has done, by the names of landed sources, the relations of datasets, and the ids of tests.
 
     skipped: with the datasets that failed. faults: also of datasets that the task was not asked for, but reads.
     """
@@ -139,7 +139,7 @@ class ProjectTask:
             if view is not None and name in self.verified:
                 result.verifications[name] = view.verify(self.share)
             for test in self.tests.get(name, ()):
-                result.tests[test.name] = _run_test(opened, test)
+                result.tests[test.id] = _run_test(opened, test)
             if view is not None and name in self.maintained:
                 result.upkeep[name] = view.maintain(self.retention_hours, progress)
         except LostSparkError:
