@@ -254,16 +254,19 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         model("best", f"select max(revenue) m from {database}.by_customer", "table", database, depends_on=depends),
     )
     content, failing = json.loads(manifest.read_text()), f"select 1 from {database}.by_customer where revenue "
-    for number, (of, name, query, severity) in enumerate([
-        ("by_customer", "positive", f"{failing} <= 0", "ERROR"),
-        ("by_customer", "small", f"{failing} > 200", "WARN"),
-        ("by_customer", "few", f"{failing} > 9", "error"),
-        ("best", "few", f"select 1 from {database}.best where m < 0", "error"),
+    for number, (of, name, query, config) in enumerate([
+        ("by_customer", "positive", f"{failing} <= 0", {"severity": "ERROR"}),
+        ("by_customer", "small", f"{failing} > 200", {"severity": "WARN"}),
+        ("by_customer", "few", f"{failing} > 9", {}),
+        ("by_customer", "some", f"{failing} > 9", {"limit": 1, "error_if": "> 1"}),
+        ("best", "null", f"select 1 a from {database}.best where m < 0", {"severity": "warn", "fail_calc": "max(a)"}),
+        ("best", "wrong", "select nothing", {"severity": "warn"}),
+        ("best", "few", f"select 1 from {database}.best where m < 0", {}),
     ]):  # fmt: skip
         id = f"test.shop.{name}.{number}"
         content["nodes"][id] = {
             "unique_id": id, "resource_type": "test", "name": name, "fqn": ["shop", name],
-            "compiled_code": query, "attached_node": f"model.shop.{of}", "config": {"severity": severity},
+            "compiled_code": query, "attached_node": f"model.shop.{of}", "config": config,
         }  # fmt: skip
     manifest.write_text(json.dumps(content))
     datasets = df.deltafold_assets(manifest, tables=str(tmp_path / "lake"), equals_batch=False)
@@ -276,8 +279,11 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         }
         assert checks == {
             "by_customer/positive": (True, "WARN"), "by_customer/small": (False, "WARN"),
-            "by_customer/few": (False, "ERROR"), "best/few": (True, "WARN"),
+            "by_customer/few": (False, "ERROR"), "by_customer/some": (False, "WARN"),
+            "best/null": (False, "ERROR"), "best/wrong": (False, "ERROR"), "best/few": (True, "WARN"),
         }  # fmt: skip
+        texts = {check.check_name: check.description or "" for check in done.get_asset_check_evaluations()}
+        assert texts["some"] == "count(*) is 1." and "fail_calc `max(a)` is NULL" in texts["null"]
         sql(f"insert into delta.`{orders}` values (20, 1, 500), (21, 7, 1)")
         assert [*events(materialise([datasets], "by_customer", instance=instance))] == ["by_customer"]
     expected = sql(batch.format(f"delta.`{orders}`")).collect()

@@ -185,8 +185,8 @@ def _of_test(key: dg.AssetKey, test: DescribedTest, done: TestResult) -> dg.Asse
         check_name=check_name(test),
         passed=not (done.is_error or done.is_warning),
         severity=dg.AssetCheckSeverity.ERROR if done.is_error else dg.AssetCheckSeverity.WARN,
-        description=f"{test.measure} is {done.value:,}.",
-        metadata={"failures": done.value},
+        description=done.fault or f"{test.measure} is {done.value:,}.",
+        metadata={} if done.fault else {"failures": done.value},
     )
 
 

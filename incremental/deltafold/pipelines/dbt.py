@@ -57,6 +57,7 @@ class _Config(BaseModel):
     fail_calc: str = "count(*)"
     error_if: str = "!= 0"
     warn_if: str = "!= 0"
+    limit: int | None = None
 
 
 class _DependsOn(BaseModel):
@@ -96,6 +97,7 @@ class _Node(BaseModel):
             id=self.unique_id,
             name=self.name,
             query=self.compiled_code or "",
+            limit=self.config.limit,
             measure=self.config.fail_calc,
             error_if=self.config.error_if,
             warn_if=self.config.warn_if,

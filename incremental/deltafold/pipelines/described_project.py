@@ -34,13 +34,15 @@ class DescribedSource:
 class DescribedTest:
     """A test of a dataset: dbt's, which counts rows that should not be there.
 
-    id: of its node in dbt's manifest; query: of these rows; measure: what is compared, of them; error_if, warn_if: the
-    rest of a comparison, in SQL; an error is just a warning under the severity `warn`.
+    id: of its node in dbt's manifest; query: of these rows; limit: the largest number of these rows that are
+    measured; measure: what is compared, of them; error_if, warn_if: the rest of a comparison, in SQL; an error is just
+    a warning under the severity `warn`.
     """
 
     id: str
     name: str
     query: str
+    limit: int | None = None
     measure: str = "count(*)"
     error_if: str = "!= 0"
     warn_if: str = "!= 0"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 
-from deltafold.algebra.errors import LostSparkError
+from deltafold.algebra.errors import LostSparkError, QueryError
 from deltafold.algebra.results.pipeline_report import KEPT, SKIPPED
 from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
@@ -37,11 +37,12 @@ class WrittenTable:
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
-    """The value that a test measured, and whether that is an error or a warning."""
+    """The value that a test measured, and whether that is an error or a warning; fault: why it could not measure it."""
 
-    value: int
+    value: int = 0
     is_error: bool
     is_warning: bool
+    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,23 +139,42 @@ class ProjectTask:
         try:
             if view is not None and name in self.verified:
                 result.verifications[name] = view.verify(self.share)
-            for test in self.tests.get(name, ()):
-                result.tests[test.id] = _run_test(opened, test)
             if view is not None and name in self.maintained:
                 result.upkeep[name] = view.maintain(self.retention_hours, progress)
         except LostSparkError:
             raise
         except Exception as error:
             result.faults[name] = explain_fault(error, show_rows=self.show_rows)
+        for test in self.tests.get(name, ()):
+            result.tests[test.id] = self._run_test(opened, test)
+
+    def _run_test(self, opened: OpenProject, test: DescribedTest) -> TestResult:
+        """Return the result of a test, an error if it cannot run."""
+        from deltafold.spark.lost import explain_lost_spark
+
+        try:
+            with explain_lost_spark():
+                return _measure(opened, test)
+        except LostSparkError:
+            raise
+        except Exception as error:
+            fault = explain_fault(error, show_rows=self.show_rows)
+            return TestResult(is_error=True, is_warning=False, fault=fault.sentence)
 
 
-def _run_test(opened: OpenProject, test: DescribedTest) -> TestResult:
-    """Measure the rows that a test selects, and compare that, as dbt does."""
-    measure = f"({test.measure})"
-    [row] = opened.evaluate(
-        f"SELECT CAST({measure} AS BIGINT), {measure} {test.error_if}, {measure} {test.warn_if} FROM (\n{test.query}\n)"
-    ).collect()
-    value, is_error, is_warning = cast("tuple[int, bool, bool]", row)
+def _measure(opened: OpenProject, test: DescribedTest) -> TestResult:
+    """Measure the rows that a test selects, and compare that, as dbt does. Raises QueryError if that has no value."""
+    measure, limit = f"({test.measure})", "" if test.limit is None else f"LIMIT {test.limit}"
+    rows = opened.evaluate(
+        f"SELECT CAST({measure} AS BIGINT), {measure} {test.error_if}, {measure} {test.warn_if} "
+        f"FROM (SELECT * FROM (\n{test.query}\n) {limit})"
+    ).take(2)
+    if len(rows) != 1 or None in rows[0]:
+        raise QueryError(
+            f"test {test.name}: fail_calc `{test.measure}` is NULL or more than one value. Configure another one, such "
+            "as count(*)."
+        )
+    value, is_error, is_warning = cast("tuple[int, bool, bool]", rows[0])
     return TestResult(value=value, is_error=is_error and test.severity == "error", is_warning=is_warning)
 
 
