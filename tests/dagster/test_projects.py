@@ -90,6 +90,12 @@ def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
     assert [spec.key.path[-1] for spec in df.deltafold_assets(home, select="tag:nightly", exclude="paid").specs] == [
         "by_shop"
     ]
+    (home / "pipeline.yaml").write_text(
+        DECLARATION.replace("policy:", "  others:\n    files: {path: data/others, format: csv, schema: a INT}\npolicy:")
+    )
+    [*whole], [*selected] = df.deltafold_assets(home).keys, df.deltafold_assets(home, select="paid").keys
+    assert dg.AssetKey(["shop", "landed", "others"]) in whole and len(whole) == 5 and len(selected) == 2
+    (home / "pipeline.yaml").write_text(DECLARATION)
     assert df.landing_assets(home) == []
     with pytest.raises(DeclarationError, match=r"shop: it has datasets, so it is a step of its own\. Name its folder"):
         df.deltafold_assets(home.parent)

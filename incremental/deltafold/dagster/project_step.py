@@ -70,10 +70,12 @@ def translate_project(
         datasets = [each for each in datasets if each.relation in chosen]
     specs = {each.relation: translator.get_asset_spec(each) for each in datasets}
     read = {name for each in datasets for name in each.reads}
+    # The text of a query may not show all that it reads, so without a selection everything is landed.
+    landed = read if select or exclude else project.sources
     landings = {
         name: translator.get_project_landing_spec(project.name, source)
         for name, source in project.sources.items()
-        if source.lands and name in read
+        if source.lands and name in landed
     }
     keys = {name: translator.get_project_source_key(project.name, source) for name, source in project.sources.items()}
     keys |= {each.relation: translator.get_asset_key(each) for each in project.datasets}
