@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -45,6 +45,28 @@ def test_the_pipelines_settings_win(tmp_path: Path, started: list[tuple[str, dic
     assert started == [
         ("deltafold sales", {"settings": settings, "warm": "auto", "master": "local[1]", "memory": "3g"})
     ]
+
+
+class Opening:
+    """A task on a project that only opens it."""
+
+    show_rows = False
+
+    def do(self, opened: object, progress: object) -> object:
+        return opened
+
+
+class Configured:
+    """The files of a Spark pipeline whose configuration a pipeline.yaml would refuse."""
+
+    def open(self, start: Any) -> object:
+        return start("shop", {"shop.api.token": "1"}, {})
+
+
+def test_the_configuration_of_a_spark_pipeline_may_have_any_setting(started: list[tuple[str, dict[str, Any]]]) -> None:
+    files, task, context = Configured(), Opening(), dg.build_op_context()
+    cast(Any, SparkResource(memory="1g")).run_project(context, files, task)
+    assert started == [("deltafold shop", {"settings": {"shop.api.token": "1"}, "warm": "auto", "memory": "1g"})]
 
 
 def test_a_session_without_a_pipeline_is_started_when_asked_for(

@@ -76,7 +76,8 @@ class SparkResource(LazyPySparkResource):
         """Do a task on a project in this process; see TaskRunner."""
 
         def start(name: str, settings: Mapping[str, str], options: Mapping[str, Any]) -> "SparkSession":
-            return self._session_for(name, SparkPart(settings=dict(settings), **options))
+            # not validated as a pipeline.yaml is: the configuration of a Spark pipeline may have any setting
+            return self._session_for(name, SparkPart.model_construct(settings=dict(settings), **options))
 
         with explained_failures(show_rows=task.show_rows):
             return task.do(files.open(start), context.log.info)
