@@ -15,12 +15,17 @@ class ByPipeline(df.DeltafoldTranslator):
     def get_asset_spec(self, pipeline):
         """Return the asset of a dataset. Here each pipeline is a group, unless its pipeline.yaml has another one."""
         spec = super().get_asset_spec(pipeline)
-        return spec.replace_attributes(group_name=spec.group_name or pipeline.name)
+        # One of several datasets has the name of their pipeline as `project`.
+        return spec.replace_attributes(group_name=spec.group_name or getattr(pipeline, "project", pipeline.name))
 
     def get_landing_spec(self, pipeline, source):
         """Return the asset of a table in which input files are landed, by partition if the pipeline declares some."""
         spec = super().get_landing_spec(pipeline, source)
         return spec.replace_attributes(group_name=pipeline.declaration.group or pipeline.name)
+
+    def get_project_landing_spec(self, project, source):
+        """Return the asset of a table in which a pipeline of several datasets lands input files."""
+        return super().get_project_landing_spec(project, source).replace_attributes(group_name=project)
 
 
 translator = ByPipeline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,13 @@ from pyspark.sql import SparkSession
 import deltafold.dagster as df
 from deltafold.algebra.errors import StateError
 from deltafold.lake.protocol import Lake
+from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.resolution import ResolvedView
 from tests.cli.calling import call
 from tests.pipelines.test_dbt import compiled, model
 from tests.properties.comparing import difference
+from tests.spark.machine import PROJECT
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
@@ -78,7 +81,7 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
+def test_a_folder_of_queries_is_a_graph(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = df.deltafold_assets(home)
     graph = dg.Definitions(assets=[datasets], resources={"deltafold": df.SparkResource()}).resolve_asset_graph()
     by_shop = graph.get(dg.AssetKey(["shop", "by_shop"]))
@@ -104,8 +107,11 @@ def test_a_folder_of_queries_is_a_graph(home: Path) -> None:
     assert {key.to_user_string() for key in step.keys} == {
         "raw/orders", "marts/paid", "marts/by_shop", "marts/a_best",
     }  # fmt: skip
-    located = df.load_definitions(pipelines=home.parent).resolve_asset_graph()
-    assert located.get(dg.AssetKey(["shop", "landed", "orders"])).group_name == "shop"
+    (home / "pipeline.yaml").write_text(DECLARATION.removeprefix("group: finance\n"))
+    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, str(home.parent))
+    for defs in (df.load_definitions(), runpy.run_path(str(PROJECT / "assets" / "definitions.py"))["defs"]):
+        located = defs.resolve_asset_graph()
+        assert {located.get(key).group_name for key in located.materializable_asset_keys} == {"shop"}
     (home / "datasets" / "paid.sql").write_text("select * from a_best")
     [broken] = df.pipeline_steps(home.parent)
     assert "read each other in a cycle" in str(broken.specs_by_key[dg.AssetKey("shop")].description)
