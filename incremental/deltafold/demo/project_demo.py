@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -91,11 +92,9 @@ def play_project(home: Path, spark: SparkSession, server: ConnectServer, years: 
     home.mkdir(mode=0o700, parents=True)
     (home / ".gitignore").write_text("*\n")
     demo = ProjectDemo(spark, home, years, flight_files.days())
-    demo.create()
-    try:
+    with demo.databases():
+        demo.create()
         steps = [demo.step(change, server) for change in demo.changes(first)]
-    finally:
-        demo.drop_databases()  # of a Spark that goes on, as a warm one does
     print("\n" + rendering.table(HEADERS, [step.cells for step in steps]) + "\n")
     later = [[getattr(step, who) for step in steps[1:]] for who in ("ours", "theirs")]
     ours, theirs = map(median, later)
@@ -117,10 +116,17 @@ class ProjectDemo:
     years: int
     flights: Mapping[str, Sequence[Row]]
 
+    @contextmanager
+    def databases(self) -> Generator[None]:
+        """Create the databases, and drop them with their tables in the end: a warm Spark goes on."""
+        with ExitStack() as created:
+            for database in (SOURCES, OURS, THEIRS):
+                self._sql(f"CREATE DATABASE {database} LOCATION {literal(str(self.home / 'tables' / database))}")
+                created.callback(self._sql, f"DROP DATABASE {database} CASCADE")
+            yield
+
     def create(self) -> None:
-        """Write both projects, and create the databases and the tables that they read."""
-        for database in (SOURCES, OURS, THEIRS):
-            self._sql(f"CREATE DATABASE {database} LOCATION {literal(str(self.home / 'tables' / database))}")
+        """Write both projects, and create the tables that they read."""
         for database, name in FOLDERS.items():
             target = self.home / name
             shutil.copytree(SHIPPED / "transformations", target / "transformations")
@@ -133,11 +139,6 @@ class ProjectDemo:
         flight_files.drop_airlines(self.home / "airlines")
         airlines = self.spark.read.csv(str(self.home / "airlines"), header=True)
         airlines.write.format("delta").saveAsTable(f"{SOURCES}.airlines")
-
-    def drop_databases(self) -> None:
-        """Drop the databases with their tables."""
-        for database in (SOURCES, OURS, THEIRS):
-            self._sql(f"DROP DATABASE {database} CASCADE")
 
     def changes(self, first: int) -> Iterator[Change]:
         """Yield the changes in their order; first: the days of the first load."""
