@@ -91,7 +91,9 @@ class RefreshConfig(dg.Config):
     """Configuration of the refreshes and checks in one run."""
 
     rebuild: bool = Field(
-        default=False, description="Rebuild the state from the sources, as after a change of the query."
+        default=False,
+        description="Rebuild the state from the sources, as after a change of the query. In a Spark pipeline this also "
+        "empties the streaming tables that are selected, and reads their streams from the start.",
     )
     sample: str | None = Field(
         default=None, description="The share of keys to compare, such as 1%; by default as the pipeline declares."
