@@ -16,7 +16,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
-from deltafold.algebra.errors import StateError
+from deltafold.algebra.errors import StateError, UsageError
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -102,6 +102,8 @@ def test_a_folder_of_queries_is_a_graph(home: Path, monkeypatch: pytest.MonkeyPa
     assert df.landing_assets(home) == []
     with pytest.raises(DeclarationError, match=r"shop: it has datasets, so it is a step of its own\. Name its folder"):
         df.deltafold_assets(home.parent)
+    with pytest.raises(UsageError, match="project shop: a maintained view cannot read its datasets"):
+        df.maintained_view("top", "select * from x", sources={"x": df.deltafold_assets(home)}, warehouse="w")
     steps = df.pipeline_steps(home.parent, translator=Prefixed(source_assets={"orders": ["raw", "orders"]}))
     [step] = steps
     assert {key.to_user_string() for key in step.keys} == {

@@ -166,7 +166,13 @@ def maintained_view(
 
 def _only(view: dg.AssetsDefinition) -> Dataset:
     """Return the dataset of a maintained view; raises UsageError for other assets."""
-    first, *others = step_of(view).datasets
+    step = step_of(view)
+    if step.project is not None:
+        raise UsageError(
+            f"project {step.project.project.name}: a maintained view cannot read its datasets. Declare the view as "
+            "another dataset of the project."
+        )
+    first, *others = step.datasets
     if others:
         raise UsageError(f"asset {first.spec.key.to_user_string()}: its step has {len(others)} more. Name one view.")
     return first
@@ -195,7 +201,7 @@ def deltafold_assets(
         name: of the step, by default that of the folder.
         tables: of a dbt project, the folder or URI of the Delta tables that are in no catalog.
         select: which datasets, in dbt's grammar (docs/reference/selections.md): names, `tag:nightly`, `+orders`;
-            by default all. One that they read is refreshed with them, but is no asset.
+            by default all. One that they read is no asset: it is refreshed with them, in a project read as it is.
         exclude: which of these not.
         translator: names the assets, and maps sources to assets.
         equals_batch: whether each has the blocking check `equals_batch`, of the share that it declares.
