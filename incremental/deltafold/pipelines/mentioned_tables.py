@@ -1,7 +1,8 @@
 """Find the tables that a SQL query reads from its text, without Spark, for the graphs that orchestrators show.
 
-A name is a table where SQL has one: after FROM, JOIN and TABLE, and after a comma in FROM. Names of common table
-expressions and of functions are left out. A refresh does not use this: it analyses the query (`graph`).
+A name is a table where SQL has one: after FROM, JOIN and TABLE, and after a comma in FROM. Names of functions are left
+out, and those of common table expressions where these are visible: after their queries, in the parentheses of their
+WITH. A refresh does not use this: it analyses the query (`graph`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _END_OF_FROM = {
     "SORT", "UNION", "VALUES", "VIEW", "WHERE", "WINDOW",
 }  # fmt: skip
 
+_BEGIN_OF_QUERY = {"SELECT", "FROM", "WITH", "VALUES", "TABLE", "("}
+
 Name = tuple[str, ...]
 
 
@@ -33,8 +36,8 @@ class _Level:
 
     selects: there is a SELECT, so that FROM is not that of `extract(year FROM day)`; in_from: a comma separates tables;
     expects_table: the next name is one; expects_cte: it names a common table expression; recursive: these may read
-    themselves; cte: the name of the one whose query comes next; after_cte: a comma begins another; defining: those
-    whose queries are around, and that do not read themselves.
+    themselves; cte: the name of the one whose query comes next; after_cte: a comma begins another; defines: the one
+    whose query is in these parentheses; ctes: those that are visible, in lower case.
     """
 
     selects: bool = False
@@ -44,64 +47,69 @@ class _Level:
     recursive: bool = False
     cte: str = ""
     after_cte: bool = False
-    defining: frozenset[str] = field(default_factory=frozenset[str])
+    defines: str = ""
+    ctes: set[str] = field(default_factory=set[str])
 
 
 def find_tables(text: str) -> tuple[Name, ...]:
     """Return the parts of the names of the tables that a query reads, in order, each once, without backquotes."""
     tokens = [(match["name"], match["mark"]) for match in _TOKEN.finditer(text) if match["skipped"] is None]
-    tables, ctes = list[tuple[Name, frozenset[str]]](), set[str]()
+    tokens.append((None, ""))
+    tables = dict[Name, None]()
     levels, previous, number = [_Level()], "", 0
-    while number < len(tokens):
+    while number < len(tokens) - 1:
         name, mark = tokens[number]
         level, word = levels[-1], (name or mark).upper()
         number += 1
+        following = (tokens[number][0] or tokens[number][1]).upper()
         if name is None:
-            _read_mark(mark, levels, previous)
-        elif level.expects_cte and word == "RECURSIVE":
+            _read_mark(mark, levels, previous, following)
+        elif level.expects_cte and word == "RECURSIVE" and following not in ("AS", "("):
             level.recursive = True
         elif level.expects_cte:
             level.expects_cte, level.cte = False, unquote(name).lower()
-            ctes.add(level.cte)
         elif level.expects_table and word not in _NO_TABLE | _STILL_BEFORE_TABLE:
             parts = [unquote(name)]
-            while number + 1 < len(tokens) and tokens[number][1] == "." and (part := tokens[number + 1][0]) is not None:
+            while tokens[number][1] == "." and (part := tokens[number + 1][0]) is not None:
                 parts.append(unquote(part))
                 number += 2
             level.expects_table = False
-            if number == len(tokens) or tokens[number][1] != "(":
-                tables.append((tuple(parts), level.defining))
+            is_cte = len(parts) == 1 and any(parts[0].lower() in each.ctes for each in levels)
+            if tokens[number][1] != "(" and not is_cte:
+                tables[tuple(parts)] = None
         else:
             _read_word(word, level, previous)
         previous = word
-    found = [parts for parts, inside in tables if parts[1:] or parts[0].lower() not in ctes - inside]
-    return tuple(dict.fromkeys(found))
+    return tuple(tables)
 
 
-def _read_mark(mark: str, levels: list[_Level], previous: str) -> None:
+def _read_mark(mark: str, levels: list[_Level], previous: str, following: str) -> None:
     level = levels[-1]
     if mark == "(":
-        is_query = bool(level.cte) and previous == "AS"
-        own = {level.cte} if is_query and not level.recursive else set[str]()
-        inside = _Level(in_from=level.expects_table, expects_table=level.expects_table, defining=level.defining | own)
-        levels.append(inside)
+        inside = _Level(in_from=level.expects_table, expects_table=level.expects_table)
         level.expects_table = False
-        if is_query:
-            level.cte, level.after_cte = "", True
+        if level.cte and (previous == "AS" or following in _BEGIN_OF_QUERY):
+            inside.defines, level.cte, level.after_cte = level.cte, "", True
+            if level.recursive:
+                level.ctes.add(inside.defines)
+        levels.append(inside)
     elif mark == ")" and len(levels) > 1:
-        levels.pop()
+        defined = levels.pop().defines
+        levels[-1].ctes |= {defined} - {""}
     elif mark == ",":
         level.expects_table, level.expects_cte = level.in_from, level.after_cte
 
 
 def _read_word(word: str, level: _Level, previous: str) -> None:
+    is_first = previous in ("", "(") or level.after_cte
     level.after_cte = False
-    if word == "WITH":
-        level.expects_cte = previous in ("", "(", "AS")
+    if word == "WITH" and previous in ("", "(", "AS"):
+        level.expects_cte, level.in_from = True, False
     level.selects |= word == "SELECT"
-    is_clause = word != "FROM" or previous == "(" or not previous or (level.selects and previous != "DISTINCT")
+    is_clause = word != "FROM" or is_first or (level.selects and previous != "DISTINCT")
     if word in _BEFORE_TABLE and is_clause:
-        level.in_from = level.expects_table = True
+        level.expects_table = True
+        level.in_from |= word != "TABLE"
     elif word not in _STILL_BEFORE_TABLE:
         level.expects_table = False
         level.in_from &= word not in _END_OF_FROM
