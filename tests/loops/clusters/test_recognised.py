@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from deltafold.api import iterate, nearest
@@ -19,6 +19,18 @@ def grouped(points: DataFrame, centers: DataFrame, *keys: str) -> Any:
 
 def averages(of: Any) -> DataFrame:
     return of.agg(F.avg("x").alias("x"), F.avg("y").alias("y")).select("x", "y")
+
+
+def by_hand(points: DataFrame, centers: DataFrame, field: str) -> DataFrame:
+    """The expressions of `nearest`, in one column."""
+    listed = centers.agg(F.collect_set(F.struct("x", "y")).alias("all"))
+
+    def ranked(center: Column) -> Column:
+        difference = (F.col("x") - center["x"]).cast("double")
+        return F.struct((difference * difference).alias("far"), center.alias(field))
+
+    found = F.array_min(F.transform("all", ranked))[field]
+    return averages(points.crossJoin(listed).withColumn("center", found).where("center is not null").groupBy("center"))
 
 
 UNLIKE: dict[str, tuple[Callable[[DataFrame, DataFrame], DataFrame], str]] = {
@@ -50,3 +62,33 @@ def test_what_is_not_recognised(spark: SparkSession, case: str) -> None:
 
     (loop,) = compiled(spark, query).loops
     assert loop.clusters is None and reason in loop.replayed
+
+
+@pytest.mark.parametrize(("field", "recognised"), [("center", True), ("closest", False)])
+def test_nearest_by_hand(spark: SparkSession, field: str, recognised: bool) -> None:
+    """Protects from views of release 0.1.0 that look for tables which it did not write."""
+
+    def query(points: DataFrame, seeds: DataFrame) -> DataFrame:
+        return iterate(seeds.select("x", "y"), lambda centers: by_hand(points, centers, field), times=2)
+
+    (loop,) = compiled(spark, query).loops
+    assert (loop.clusters is not None) == recognised
+
+
+@pytest.mark.parametrize("name", ["number", "cluster id", "x-1", "pair"])
+def test_a_column_that_is_no_coordinate(spark: SparkSession, name: str) -> None:
+    """Protects from the same: of centers with a struct, or with such a name, release 0.1.0 recognised none."""
+
+    def number(value: Column) -> Column:
+        return (F.struct(value.alias("n")) if name == "pair" else value).alias(name)
+
+    def step(points: DataFrame, centers: DataFrame) -> DataFrame:
+        sums = (F.avg("x").alias("x"), F.avg("y").alias("y"), F.count("*").alias("n"))
+        return grouped(points, centers).agg(*sums).select("x", "y", number(F.col("n")))
+
+    def query(points: DataFrame, seeds: DataFrame) -> DataFrame:
+        start = seeds.select("x", "y", number(F.lit(0).cast("bigint")))
+        return iterate(start, lambda centers: step(points, centers), times=2)
+
+    (loop,) = compiled(spark, query).loops
+    assert (loop.clusters is not None) == (name == "number")

@@ -10,6 +10,7 @@ Expressions are recognised by their shapes. A step of any other form is evaluate
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from deltafold.algebra.loops import POSITION, STEP, Clusters
@@ -36,6 +37,9 @@ from deltafold.compiler.loops.steps import reads_loop, rewrite_side_inputs
 
 SUBTRACTED = {"sum", "avg"}  # accumulators that recompute groups only for values which are out of range
 UNSTORED = ("interval", "void")
+# the names in the type of a struct, as release 0.1.0 found them: to recognise more would ask its warehouses for other
+# tables under the same fingerprint
+FIELD_NAME = re.compile(r"[<,] ?`?(\w+)`?: ")
 
 
 class UnlikeKMeansError(Exception):
@@ -142,6 +146,8 @@ def _find_inputs(join: Join, loop: Loop) -> tuple[Given, dict[str, Column]]:
     as_they_are = list(values) == [column.name for column in below.columns]
     if not as_listed or not as_they_are or _shape(ordered) != Sorted(call.column.name):
         raise UnlikeKMeansError("the centers are not the rows of the loop as they are")
+    if FIELD_NAME.findall(one.type) != list(fields):
+        raise UnlikeKMeansError("a column of the centers is a struct, or its name is not of letters, digits and _")
     if not all(isinstance(condition, AreNumbers) for condition in conditions):
         raise UnlikeKMeansError("some centers are left out")
     return side, dict(zip(fields, loop.columns, strict=True))

@@ -1,4 +1,8 @@
-"""Find the shapes of Spark's expressions (algebra/shapes.py), node by node: those that `nearest` is made of."""
+"""Find the shapes of Spark's expressions (algebra/shapes.py), node by node: those that `nearest` is made of.
+
+An expression that release 0.1.0 did not recognise, such as a hand-written one with `try_cast` or other names, has no
+shape: its loop would have other tables under the same fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,9 @@ def find_shape(expression: J) -> Shape | None:
 def _find_nearest(expression: J) -> Nearest | None:
     """Return the shape of `array_min(transform(elements, x -> struct(distance, x))).center`."""
     ranked = _below(expression, "GetStructField", "ArrayMin")
-    if ranked is None or int(expression.ordinal()) != 1 or catalyst.kind(ranked) != "ArrayTransform":
+    if ranked is None or catalyst.kind(ranked) != "ArrayTransform":
+        return None
+    if int(expression.ordinal()) != 1 or str(expression.extractFieldName()) != "center":
         return None
     elements = _column_name(ranked.argument())
     function = ranked.function()
@@ -61,7 +67,7 @@ def _find_square(term: J) -> Pair | None:
 
 
 def _find_difference(value: J) -> Pair | None:
-    difference = _below(value, "Cast") if _is_double(value) else None
+    difference = _cast_to_double(value)
     if difference is None or catalyst.kind(difference) != "Subtract":
         return None
     column, field = _column_name(difference.left()), difference.right()
@@ -76,13 +82,16 @@ def _find_number(condition: J) -> str | None:
     if catalyst.kind(condition) == "IsNotNull":
         return _column_name(condition.child())
     value = _below(condition, "Not", "IsNaN")
-    if value is not None and catalyst.kind(value) == "Cast" and _is_double(value):
-        value = value.child()
-    return None if value is None else _column_name(value)
+    if value is None:
+        return None
+    number = _cast_to_double(value)
+    return _column_name(value if number is None else number)
 
 
-def _is_double(value: J) -> bool:
-    return str(value.dataType().simpleString()) == "double"
+def _cast_to_double(value: J) -> J | None:
+    """Return what is cast to a double."""
+    text = str(value.sql()) if catalyst.kind(value) == "Cast" else ""
+    return value.child() if text.startswith("CAST(") and text.endswith(" AS DOUBLE)") else None
 
 
 def _column_name(expression: J) -> str | None:
