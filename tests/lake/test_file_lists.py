@@ -54,7 +54,9 @@ def test_commits_that_do_not_say_enough() -> None:
     moved = commit_of([{"remove": {**ADD, "dataChange": False}}, {"add": {**described["add"], "path": "b"}}], list)
     assert moved is not None and moved.compacts
     written = commit_of([{"commitInfo": {}}, {"add": {**ADD, "path": "c"}}, {"remove": {**ADD, "path": "b"}}], list)
-    assert written is not None and not written.compacts
+    assert written is not None and not written.compacts and len(written.feed) == 2
+    mixed = commit_of([{"add": {**ADD, "path": "c"}}, {"remove": {**ADD, "dataChange": False}}], list)
+    assert mixed is not None and not mixed.compacts and not mixed.feed
     removed, added = net_change([moved, written])
     assert ([path for path, _ in removed], [path for path, _ in added]) == (["a"], ["c"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 from hypothesis import example, given, settings
@@ -80,6 +81,25 @@ def test_the_feed_is_the_difference_of_the_files(spark: SparkSession, history: l
         for number, change in enumerate(by_feed):
             one, other = ({row: n for row, n in bag.items() if n} for bag in (bags[number], bags[number + len(wanted)]))
             assert one == other, f"from {change.before}"
+
+
+def test_a_change_that_is_marked_as_none_is_read_from_files(delta: DeltaSandbox) -> None:
+    """Protects from rows that stay: Delta leaves a commit with `dataChange` false out of the feed, whatever it does."""
+    delta.deletion_vectors = False
+    delta.source("t", "k int, v string", [(k, sha256(bytes([k])).hexdigest()) for k in range(256)])
+    delta.sql(f"{PROPERTY}delta.enableChangeDataFeed = true)")
+    begun = version_of(delta)
+    kept = delta.table("t").at(begun).where("k > 0")
+    kept.write.format("delta").mode("overwrite").option("dataChange", "false").save(delta.table("t").path)
+    delta.sql("insert into {t} values (300, 'more')")
+    delta.sql("update {t} set v = 'changed' where k = 7")
+    table, last = delta.table("t"), version_of(delta)
+    changes = [file_difference(table, version, last) for version in range(begun, last)]
+    assert [change.feed is not None for change in changes] == [False, True, True]
+    wanted = [by_snapshots(table, version, last) for version in range(begun, last)]
+    bags = weighed([change.frame(["k", "v"], consolidate=True) for change in (*changes, *wanted)], ["k", "v"])
+    assert bags[: len(changes)] == bags[len(changes) :]
+    assert sorted((k, weight) for (k, _), weight in bags[0].items()) == [(0, -1), (7, -1), (7, 1), (300, 1)]
 
 
 def version_of(delta: DeltaSandbox) -> int:

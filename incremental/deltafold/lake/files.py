@@ -81,7 +81,8 @@ class Commit:
     file does not tell its number of rows.
 
     feed: the files with its changed rows, if the table records them (Delta's change data feed): those written for that,
-    or else the added and removed ones; redefines: it sets the table's columns or properties, perhaps as they were.
+    or else the added and removed ones; none if its writer says of some of these that they change no row, since Delta
+    leaves them out; redefines: it sets the table's columns or properties, perhaps as they were.
     """
 
     added: list[File]
@@ -108,19 +109,20 @@ def commit_of(actions: Sequence[Action], partitions: Callable[[], list[str]]) ->
     added, removed = ([each[kind] for each in actions if each.get(kind)] for kind in ("add", "remove"))
     if any(action.get("partitionValues") is None or action.get("size") is None for action in removed):
         return None
-    same = not any(action.get("dataChange", True) for action in (*removed, *added))
+    changing = [action.get("dataChange", True) for action in (*removed, *added)]
+    same = not any(changing)
     if same and added and not removed:
         return None
     files, gone = [data_file(action) for action in added], [data_file(as_added(action)) for action in removed]
     grown = rows_in(files) - rows_in(gone)
     recorded = [data_file(each["cdc"]) for each in actions if each.get("cdc")]
-    feed = () if same else tuple(recorded or (*files, *gone))
+    feed = recorded or ([*files, *gone] if all(changing) else [])
     return Commit(
         added=files,
         removed=gone,
         compacts=same and grown == 0,
         uncounted=same and math.isnan(grown),
-        feed=feed,
+        feed=() if same else tuple(feed),
         redefines=any(each.get("metaData") for each in actions),
     )
 

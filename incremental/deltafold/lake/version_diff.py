@@ -222,16 +222,24 @@ def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
     """Return the difference by the change data feed, if all commits have it, with fewer bytes (D-157).
 
     None of them may set columns or properties: the feed may be off in between, and Delta refuses to read one over
-    columns that were renamed and renamed back, or got a wider type and were restored (D-209). The rows of files that a
-    later commit removed again are read, too: a vacuum may have removed these files.
+    columns that were renamed and renamed back, or got a wider type and were restored (D-209). Nor may one change rows
+    and be marked as if it did not, since Delta leaves it out. The rows of files that a later commit removed again are
+    read, too: a vacuum may have removed these files.
     """
     table, before = difference.table, difference.before
     feed, recorded = [file for commit in commits for file in commit.feed], sum(map(file_bytes, commits))
     if difference.insert_only or before is None or recorded >= difference.bytes:
         return difference
-    if any(commit.redefines for commit in commits) or not table.records_feed(before) or not table.present(feed):
+    if any(commit.redefines or lacks_feed(commit) for commit in commits):
+        return difference
+    if not table.records_feed(before) or not table.present(feed):
         return difference
     return replace(difference, feed=recorded)
+
+
+def lacks_feed(commit: Commit) -> bool:
+    """Return whether a commit changes rows, as far as is known, that the change data feed does not have."""
+    return bool(commit.added or commit.removed) and not commit.compacts and not commit.feed
 
 
 def file_bytes(commit: Commit) -> int:
