@@ -8,11 +8,9 @@ the changed rows itself, these are read instead, as Delta's change data feed is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import SourceError
@@ -50,9 +48,10 @@ class VersionedSource(Protocol):
         ...
 
     def diff(self, before: int, after: int) -> tuple[DataFrame, int] | None:
-        """Return the rows that change between two versions, and the bytes that are read for them.
+        """Return the rows that change from a version to a later one, and the bytes that are read for them.
 
-        A column `_change_type` is `insert` or `delete`. None: they are found from the rows of both versions.
+        They have the columns of `after`, and `_change_type`, which is `insert` or `delete`. None: they are found from
+        the rows of both versions.
         """
         ...
 
@@ -160,16 +159,19 @@ class ExternalTable:
         return None
 
     def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """Return the rows of the versions that some files stand for, by the schema of a version."""
-        columns = [quoted(name) for name in self.schema(version).names]
-        scans = [self._source.scan(int(file.identity[0].removeprefix(PREFIX))).select(columns) for file in files]
-        return reduce(DataFrame.unionByName, scans)
+        """Return the rows of the versions that some files stand for, by the schema of a version.
+
+        Columns and fields of structs that another version lacks are NULL.
+        """
+        rows = self._source.scan(version).where("false")
+        for file in files:
+            scan = self._source.scan(int(file.identity[0].removeprefix(PREFIX)))
+            rows = rows.unionByName(scan, allowMissingColumns=True)
+        return rows.select(*map(quoted, self.schema(version).names))
 
     def rows_between(self, version: int, before: Sequence[File], after: Sequence[File]) -> DataFrame:
-        """Return the rows of some files as deleted, and those of others as inserted."""
-        sides = ((before, "delete"), (after, "insert"))
-        rows = [self.rows_of(version, files).withColumn("_change_type", F.lit(change)) for files, change in sides]
-        return reduce(DataFrame.unionByName, rows)
+        """Raise NotImplementedError: versions have no deletion vectors, and no two have a file in common."""
+        raise NotImplementedError
 
     def at(self, version: int) -> DataFrame:
         """Return the table as of a version."""

@@ -18,18 +18,22 @@ from tests.local_rows import local
 from tests.sandbox import MemorySandbox, checked
 
 SCHEMA = "k int, v int"
-Rows = list[tuple[int, int]]
+Rows = list[tuple[Any, ...]]
 
 
 @dataclass
 class Toy:
-    """Versions by number; finds: it finds changed rows itself; lost: versions that can no longer be read."""
+    """Versions by number; finds: it finds changed rows itself; lost: versions that can no longer be read.
+
+    schemas: of the versions that have another one.
+    """
 
     spark: SparkSession
     finds: bool
     versions: list[Rows] = field(default_factory=list[Rows])
     name: str = "one"
     lost: set[int] = field(default_factory=set[int])
+    schemas: dict[int, str] = field(default_factory=dict[int, str])
     asked: Counter[str] = field(default_factory=Counter[str])
 
     def version(self) -> int | None:
@@ -40,12 +44,12 @@ class Toy:
 
     def schema(self, version: int) -> StructType:
         self._check(version)
-        return catalyst.schema_of(SCHEMA)
+        return catalyst.schema_of(self.schemas.get(version, SCHEMA))
 
     def scan(self, version: int) -> DataFrame:
         self._check(version)
         self.asked["scan"] += 1
-        return local(self.spark, self.versions[version], SCHEMA)
+        return local(self.spark, self.versions[version], self.schema(version))
 
     def size(self, version: int) -> int:
         return 1000 + 100 * len(self.versions[version])
@@ -103,6 +107,36 @@ def test_a_large_change_is_taken_in_chunks(sandbox: MemorySandbox) -> None:
     checked(view)
     toy.versions.append([(1, 1), (3, 7)])
     assert checked(view, chunk=1000).epoch == 3
+
+
+def test_between_two_chunks_it_may_have_no_rows(sandbox: MemorySandbox) -> None:
+    """Protects from a first load, and from groups that are recomputed, where no version is taken in."""
+    toy = Toy(sandbox.spark, False, [[(1, 1), (2, 5)]])
+    view = declared(sandbox, toy)
+    assert checked(view, chunk=1).epoch >= 2
+    view = sandbox.another("select k, max(v) m from toy group by k")
+    checked(view)
+    toy.versions.append([(1, 0), (3, 7)])
+    assert checked(view, chunk=1000).epoch == 3
+
+
+@pytest.mark.parametrize(("before", "old", "after", "new", "value", "epochs"), [
+    (SCHEMA, [(1, 1), (2, 5)], "w int, k int, v int", [(0, 1, 0), (0, 3, 7)], "v", 3),
+    ("k int, s struct<u: int, v: int>", [(1, (0, 1)), (2, (0, 5))],
+     "k int, s struct<w: int, u: int, v: int>", [(1, (0, 0, 0))], "s.v", 2),
+    ("k int, l array<struct<u: int, v: int>>", [(1, [(0, 1)]), (2, [(0, 5)])],
+     "k int, l array<struct<w: int, u: int, v: int>>", [(1, [(0, 0, 0)])], "l.v[0]", 2),
+], ids=["column", "field", "list"])  # fmt: skip
+def test_a_version_that_has_less(
+    sandbox: MemorySandbox, before: str, old: Rows, after: str, new: Rows, value: str, epochs: int
+) -> None:
+    """Protects from an old version that is read by its own schema, in a chunk or where a struct got a field."""
+    toy = Toy(sandbox.spark, False, [old], schemas={0: before, 1: after})
+    sandbox.warehouse.source("toy", External("toy://one", lambda spark: toy))
+    view = sandbox.view(f"select k, max({value}) m from toy group by k")
+    checked(view)
+    toy.versions.append(new)
+    assert checked(view, chunk=1000).epoch == epochs
 
 
 def test_a_lost_version_is_reported(sandbox: MemorySandbox) -> None:
