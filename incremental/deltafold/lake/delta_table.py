@@ -161,11 +161,13 @@ class DeltaTable:
         """Return the number of rows of a version from the log; None if a writer did not record that of a file."""
         return row_count(self.spark, self._snapshot_at(version))
 
-    def commits(self, before: int, after: int) -> list[Commit] | None:
+    def commits(self, before: int, after: int, most: int | None = None) -> list[Commit] | None:
         """Return the files added and removed by each commit after `before` up to `after`, without Spark jobs.
 
-        None where the log is not sufficient (see `commits_between`).
+        None where they are more than `most`, or the log is not sufficient (see `commits_between`).
         """
+        if most is not None and after - before > most:
+            return None
         return commits_between(self.spark, self.log, before, after, lambda: self.partitioned_by(before))
 
     def records_feed(self, version: int) -> bool:

@@ -124,8 +124,11 @@ class ExternalTable:
         """Return None: the number of rows is not known without reading them."""
         return None
 
-    def commits(self, before: int, after: int) -> list[Commit] | None:
-        """Return the change as one commit with a feed, if the source finds the changed rows; else None."""
+    def commits(self, before: int, after: int, most: int | None = None) -> list[Commit] | None:
+        """Return the change as one commit with a feed, if the source finds the changed rows; else None.
+
+        most: ignored, since versions of other formats may be numbered with gaps.
+        """
         change = self._source.diff(before, after)
         if change is None:
             return None

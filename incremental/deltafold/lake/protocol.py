@@ -138,9 +138,10 @@ class VersionedTable(Protocol):
         """Return the number of rows of a version from the log alone; None if it is not recorded for every file."""
         ...
 
-    def commits(self, before: int, after: int) -> list[Commit] | None:
-        """Return the files added and removed by each commit after `before` up to `after`; None if the log is not
-        sufficient.
+    def commits(self, before: int, after: int, most: int | None = None) -> list[Commit] | None:
+        """Return the files added and removed by each commit after `before` up to `after`.
+
+        None if the log is not sufficient, or if more than `most` commits would have to be read.
         """
         ...
 

@@ -87,9 +87,9 @@ class TableView:
         """Return the number of rows of a version, None if it is not known."""
         return self.table.rows(version)
 
-    def commits(self, before: int, after: int) -> list[Commit] | None:
+    def commits(self, before: int, after: int, most: int | None = None) -> list[Commit] | None:
         """Return the files added and removed by each commit between two versions."""
-        return self.table.commits(before, after)
+        return self.table.commits(before, after, most)
 
     def records_feed(self, version: int) -> bool:
         """Return whether a version has the change data feed on."""

@@ -189,10 +189,10 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
 
     A compaction is skipped, unless the files that it replaced can no longer be read. Returns None if a skipped one was
     undone (RESTORE): its files would be added twice, perhaps with another deletion vector, and the files that it wrote
-    would be removed, perhaps vacuumed. Returns None also if the log does not list every commit, if there are more than
-    MOST_COMMITS, and if the versions go backwards.
+    would be removed, perhaps vacuumed. Returns None also if the log does not list every commit, if more than
+    MOST_COMMITS would have to be read, and if the versions go backwards.
     """
-    commits = table.commits(before, after) if before < after <= before + MOST_COMMITS else None
+    commits = table.commits(before, after, MOST_COMMITS) if before < after else None
     if commits is None:
         return None
     removed: dict[Identity, File] = {}

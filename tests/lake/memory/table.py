@@ -151,8 +151,11 @@ class MemoryTable:
         """Return the number of rows of a version."""
         return sum(file.rows or 0 for file in self.files(version).values())
 
-    def commits(self, before: int, after: int) -> list[Commit] | None:
-        """Return the files added and removed by each commit; None if the partition column changed in between."""
+    def commits(self, before: int, after: int, most: int | None = None) -> list[Commit] | None:
+        """Return the files added and removed by each commit; None if the partition column changed in between.
+
+        most: ignored, since all of them are known.
+        """
         versions = [version for version in self.latest.back() if before <= version.number <= after]
         if len({version.form.partition for version in versions}) > 1 or len(versions) != after - before + 1:
             return None

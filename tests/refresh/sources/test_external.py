@@ -139,6 +139,16 @@ def test_a_version_that_has_less(
     assert checked(view, chunk=1000).epoch == epochs
 
 
+def test_changed_rows_between_distant_versions(sandbox: MemorySandbox) -> None:
+    """Protects from a limit on Delta's commits that holds for versions whose numbers have gaps."""
+    toy = Toy(sandbox.spark, True, [[(1, 1), (2, 5)]])
+    view = declared(sandbox, toy)
+    checked(view)
+    toy.versions += [toy.versions[0]] * 150 + [[(1, 1), (3, 7)]]
+    checked(view)
+    assert toy.asked["diff"]
+
+
 def test_a_lost_version_is_reported(sandbox: MemorySandbox) -> None:
     """Protects from a refresh that goes on without the rows that it has to subtract."""
     toy = Toy(sandbox.spark, False, [[(1, 1), (2, 5)]])
