@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 FRAME_COLUMN = re.compile(r"(?<!\w)_\w+")
-TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\w+|\W", re.DOTALL)  # a string, a word or one other character
+# a quoted name, a string, a word or one other character
+TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+|\W", re.DOTALL)
 SUBQUERY = "(SELECT "
 
 
