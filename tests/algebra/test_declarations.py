@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deltafold.algebra.errors import SourceError, UsageError
-from deltafold.algebra.sources import Files
+from deltafold.algebra.sources import External, Files
 from deltafold.compilation import check_options
 from deltafold.view import check_versions
 
@@ -36,6 +36,18 @@ def test_options_of_a_view(option: str, value: Any, said: str) -> None:
     """Protects from a misspelling that is found the next night."""
     with pytest.raises(UsageError, match=said):
         check_options(**{**OPTIONS, option: value})
+
+
+@pytest.mark.parametrize(("address", "opened", "said"), [
+    ("", print, r"External: '' is not the address of a table\. Write External\(address, open\)"),
+    (print, "ice://t", "is not the address of a table"),
+    ("ice://t", "t", "source ice://t: str cannot be called with the Spark session"),
+    ("ice://ann:secret@host/t", print, "source ice://…@host/t: its address contains a password"),
+])  # fmt: skip
+def test_a_table_of_another_format(address: Any, opened: Any, said: str) -> None:
+    """Protects from a declaration that fails at the first refresh, or whose errors show a password."""
+    with pytest.raises(SourceError, match=said):
+        External(address, opened)
 
 
 def test_an_unknown_format() -> None:

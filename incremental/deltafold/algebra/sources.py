@@ -398,7 +398,15 @@ class External:
     append_only: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        address, opened = cast("tuple[object, object]", (self.address, self.open))
+        if not isinstance(address, str) or not address.strip():
+            raise SourceError(f"External: {address!r} is not the address of a table. Write External(address, open).")
         _check_constraints(self)
+        if not callable(opened):
+            raise SourceError(
+                f"source {address}: {type(opened).__name__} cannot be called with the Spark session. Pass a function "
+                "that returns how its versions are read."
+            )
 
 
 SourceDeclaration = Delta | Files | Stream | External
