@@ -2,7 +2,7 @@
 
 Both sandboxes have the same verbs and drive the same Warehouse; a test moves from one to the other by its fixture,
 `sandbox` (in memory, about ten times faster) or `delta`. Delta itself is needed for SQL beyond `MemorySandbox.sql`,
-files on the disk, and whatever the contract of the lakes (lake/memory) says is not like Delta.
+files on the disk, and whatever the contract of the lakes (tests/lake/memory) says is not like Delta.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A lease is a row of numbered objects beside the folder, each written once: whoever writes the next number has the lease
 until the time in it. It is renewed in the background, and given back by a number whose time is over. A process that
 died keeps it until then. One that was paused for longer finds that it has lost it before it writes a record or deletes
-(remote_path.py); its Delta commits are refused by the mark of their epoch.
+(remote_records.py); its Delta commits are refused by the mark of their epoch.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Lease:
 
 @contextmanager
 def hold_lease(folder: RemotePath, what: str, work: str, timeout: float) -> Generator[None]:
-    """Hold the lease of a folder within the block; what, work, timeout: as in `durable.lock`. Raises BusyError."""
+    """Hold the lease of a folder within the block; what, work, timeout: as of `RecordStore.lock`. Raises BusyError."""
     lease, end = Lease(folder, lease_seconds()), time.monotonic() + timeout
     while (who := lease.take()) is not None:
         if time.monotonic() > end:
