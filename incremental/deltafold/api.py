@@ -9,7 +9,6 @@ view.refresh()
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
