@@ -14,7 +14,7 @@ from tests.pipelines.dbt_project import COMPILED
 
 QUERIES = [
     ("select a from t -- from u\n where b = 'from v' /* join w */", "t"),
-    ("select * from a x, `b c` y join s.d on x.f(1, 2) = y.g, e where x in (select k from h), i", "a;b c;s.d;e;h"),
+    ("select * from a x, `b c` y join s.d on x.f(1, 2) = y.g, e where x in (select k from h)", "a;b c;s.d;e;h"),
     ("with a as (select * from a), b (x, y) as (select 1, 2 from a, c) select * from b, d", "a;c;d"),
     ("with recursive a as (select 1 union all select * from a) select * from a, b", "b"),
     (

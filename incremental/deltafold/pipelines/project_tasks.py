@@ -169,7 +169,7 @@ def _measure(opened: OpenProject, test: DescribedTest) -> TestResult:
         f"SELECT CAST({measure} AS BIGINT), {measure} {test.error_if}, {measure} {test.warn_if} "
         f"FROM (SELECT * FROM (\n{test.query}\n) {limit})"
     ).take(2)
-    if len(rows) != 1 or None in rows[0]:
+    if len(rows) != 1 or None in tuple(rows[0]):  # in a Row it would be the name of a column
         raise QueryError(
             f"test {test.name}: fail_calc `{test.measure}` is NULL or more than one value. Configure another one, such "
             "as count(*)."
