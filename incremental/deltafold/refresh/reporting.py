@@ -31,7 +31,6 @@ from deltafold.refresh.incremental_refresh import EpochResult
 from deltafold.refresh.mode import Choice
 from deltafold.spark.job_stats import Cost
 from deltafold.store.history import AnswerPin, Chunk, Event, Finished, Intent, Pin
-from deltafold.store.plain_answer import PHASE
 from deltafold.telemetry import now
 
 
@@ -124,13 +123,13 @@ def merge_chunk_reports(entries: Sequence[Event], last: Report) -> Report:
     return with_cost(whole, total_cost(reports))
 
 
-def total_cost(reports: Sequence[Report]) -> Cost:
-    """Return the total cost of several epochs."""
+def total_cost(parts: Sequence[Report | Cost]) -> Cost:
+    """Return the total cost of several epochs, and of work beside them."""
     cost = Cost()
-    for report in reports:
-        cost.jobs, cost.seconds = cost.jobs + report.jobs, cost.seconds + report.seconds
-        cost.rows_read, cost.rows_written = cost.rows_read + report.rows_read, cost.rows_written + report.rows_written
-        for name, seconds in report.phases.items():
+    for part in parts:
+        cost.jobs, cost.seconds = cost.jobs + part.jobs, cost.seconds + part.seconds
+        cost.rows_read, cost.rows_written = cost.rows_read + part.rows_read, cost.rows_written + part.rows_written
+        for name, seconds in part.phases.items():
             cost.phases[name] = cost.phases.get(name, 0.0) + seconds
     return cost
 
@@ -166,18 +165,7 @@ def with_cost(report: Report, cost: Cost) -> Report:
 
 def with_publication(report: Report, costs: Sequence[Cost]) -> Report:
     """Add the cost of the plain tables that were written after the epochs, each in one commit (D-193)."""
-    if not costs:
-        return report
-    seconds = round(sum(cost.seconds for cost in costs), 3)
-    return replace(
-        report,
-        rows_read=report.rows_read + sum(cost.rows_read for cost in costs),
-        rows_written=report.rows_written + sum(cost.rows_written for cost in costs),
-        jobs=report.jobs + sum(cost.jobs for cost in costs),
-        commits=report.commits + len(costs),
-        seconds=round(report.seconds + seconds, 3),
-        phases={**report.phases, PHASE: seconds},
-    )
+    return replace(with_cost(report, total_cost([report, *costs])), commits=report.commits + len(costs))
 
 
 def with_choice(report: Report, choice: Choice | None) -> Report:

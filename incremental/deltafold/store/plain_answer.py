@@ -92,11 +92,12 @@ class PlainAnswer:
         version = source.version() if address.version is None else address.version
         assert version is not None
         table, epoch = self.table, {"view": address.view, "generation": address.generation, "epoch": address.epoch}
-        title = f"{address.view} epoch {address.epoch}: {PHASE}"
+        measure, title = Measure(self.store.spark), f"{address.view} epoch {address.epoch}: {PHASE}"
         try:
             with (
                 log_work("publish", {**epoch, "as": PLAIN}),
-                Measure(self.store.spark).all(title) as cost,
+                measure.all(title),
+                measure.phase(PHASE),
                 explain_errors({}, moving=False, work="publication"),
             ):
                 records_at(self.store.folder / PLAIN).create(shared=True)  # before Spark does
@@ -106,7 +107,7 @@ class PlainAnswer:
             done = f"view {address.view}: it is refreshed to epoch {address.epoch}, but the plain table is not written"
             error.args = (f"{done}. {error} Or declare publish: fast, which writes none.",)
             raise
-        self.costs.append(cost)
+        self.costs.append(measure.cost)
         return table
 
     def _arrange(self, source: Table, version: int) -> DataFrame:
