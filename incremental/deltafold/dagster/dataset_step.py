@@ -14,7 +14,7 @@ it up to date and downstream assets do not count it as new.
                     with `on_lost: rebuild`. It does not block: the rebuilt dataset is right.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -156,12 +156,16 @@ def landing_op(key: dg.AssetKey) -> str:
 def _list_checks(pipeline: Pipeline, key: dg.AssetKey, *, checked: bool) -> Iterator[dg.AssetCheckSpec]:
     """Yield the checks of a dataset; checked: with `equals_batch`."""
     if checked:
-        share = pipeline.declaration.check.sample
-        text = f"{share} of the keys equal the batch query on the same source versions, duplicates counted."
-        yield dg.AssetCheckSpec(CHECK, asset=key, blocking=True, description=text)
+        yield equals_batch(key, pipeline.declaration.check.sample)
     if pipeline.declaration.on_lost == "rebuild":
         text = "No source had lost what the last epoch read; otherwise the view was rebuilt, as `on_lost` asks for."
         yield dg.AssetCheckSpec(LOSS_CHECK, asset=key, description=text)
+
+
+def equals_batch(key: dg.AssetKey, share: str) -> dg.AssetCheckSpec:
+    """Return the check that compares a share of an asset's keys with its query."""
+    text = f"{share} of the keys equal the batch query on the same source versions, duplicates counted."
+    return dg.AssetCheckSpec(CHECK, asset=key, blocking=True, description=text)
 
 
 def refresh_step(
@@ -176,22 +180,48 @@ def refresh_step(
 ) -> dg.AssetsDefinition:
     """Return the step of datasets, of which each is before its readers; below: datasets of other steps they read."""
 
-    @dg.multi_asset(
-        name=name,
-        specs=[dataset.spec for dataset in datasets],
-        check_specs=[check for dataset in datasets for check in dataset.checks],
-        can_subset=True,
-        required_resource_keys={resource_key} if resource_key else set(),
-        retry_policy=retry_policy,
-        pool=pool,
-        op_tags=op_tags,
-    )
-    def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
+    def results(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
         current = [_rekey(dataset, context.assets_def) for dataset in datasets]
         yield from _Run(context, runner, current, _find_below(context, datasets[0], below), config).results()
 
-    return register(refresh, Step(tuple(datasets), resource_key, pool))
+    return define_step(
+        name,
+        Step(tuple(datasets), resource_key, pool),
+        [dataset.spec for dataset in datasets],
+        [check for dataset in datasets for check in dataset.checks],
+        results,
+        retry_policy=retry_policy,
+        op_tags=op_tags,
+    )
+
+
+def define_step(
+    name: str,
+    step: Step,
+    specs: Sequence[dg.AssetSpec],
+    checks: Sequence[dg.AssetCheckSpec],
+    results: Callable[[dg.AssetExecutionContext, RefreshConfig], Iterator[Result]],
+    *,
+    retry_policy: dg.RetryPolicy | None,
+    op_tags: Mapping[str, Any] | None,
+) -> dg.AssetsDefinition:
+    """Return a step of assets and checks, of which any subset can be selected; results: yields those of a run."""
+
+    @dg.multi_asset(
+        name=name,
+        specs=specs,
+        check_specs=checks,
+        can_subset=True,
+        required_resource_keys={step.resource_key} if step.resource_key else set(),
+        retry_policy=retry_policy,
+        pool=step.pool,
+        op_tags=op_tags,
+    )
+    def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
+        yield from results(context, config)
+
+    return register(refresh, step)
 
 
 _STEPS: WeakKeyDictionary[Any, Step] = WeakKeyDictionary()

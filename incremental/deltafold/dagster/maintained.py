@@ -282,9 +282,9 @@ def pipeline_steps(
 
     def step(name: str) -> dg.AssetsDefinition:
         pipeline = surveyed[name]
-        if folder_project.is_project(folder / name):
-            return project(name)
         if isinstance(pipeline, DeclarationError):
+            if folder_project.is_project(folder / name):
+                return project(name)
             return _show_error(dg.AssetKey([name]), str(pipeline))
         rejected = translated[name]
         if isinstance(rejected, dg.DagsterInvalidDefinitionError):
@@ -476,7 +476,8 @@ def _load(
     names = tuple(surveyed)
     if select or exclude:
         names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))
-    if project := next((folder / name for name in names if folder_project.is_project(folder / name)), None):
+    invalid = (folder / name for name in names if isinstance(surveyed[name], DeclarationError))
+    if project := next(filter(folder_project.is_project, invalid), None):
         raise DeclarationError(
             f"{project}: it has datasets, so it is a step of its own. Name its folder, or exclude {project.name}."
         )

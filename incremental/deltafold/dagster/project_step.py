@@ -16,7 +16,6 @@ from typing import Any
 
 import dagster as dg
 
-from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
 from deltafold.dagster.dataset_step import (
     CHECK,
@@ -24,9 +23,10 @@ from deltafold.dagster.dataset_step import (
     Result,
     Step,
     current_keys,
+    define_step,
+    equals_batch,
     find_done,
     find_runner,
-    register,
     together,
 )
 from deltafold.dagster.task_runner import failure_of
@@ -36,6 +36,7 @@ from deltafold.pipelines.described_project import DescribedDataset, DescribedTes
 from deltafold.pipelines.project_files import ProjectFiles
 from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask, TestResult, WrittenTable
 from deltafold.pipelines.selection import Nodes
+from deltafold.pipelines.tasks import RefreshedView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,7 @@ def translate_project(
     checks = list[dg.AssetCheckSpec | None]()
     for dataset in datasets:
         if checked and dataset.is_view:
-            text = f"{project.share} of the keys equal the batch query on the same source versions, duplicates counted."
-            offered = dg.AssetCheckSpec(CHECK, asset=specs[dataset.relation].key, blocking=True, description=text)
+            offered = equals_batch(specs[dataset.relation].key, project.share)
             checks.append(translator.get_asset_check_spec(dataset, offered))
         for test in dataset.tests:
             name, text = check_name(test), test.description or None
@@ -120,21 +120,15 @@ def project_step(
     op_tags: Mapping[str, Any] | None,
 ) -> dg.AssetsDefinition:
     """Return the step of a project's assets."""
-
-    @dg.multi_asset(
-        name=name,
-        specs=[*assets.landings.values(), *assets.datasets.values()],
-        check_specs=assets.checks,
-        can_subset=True,
-        required_resource_keys={resource_key} if resource_key else set(),
+    return define_step(
+        name,
+        Step((), resource_key, pool, assets),
+        [*assets.landings.values(), *assets.datasets.values()],
+        assets.checks,
+        lambda context, config: _run(context, assets, resource_key, config),
         retry_policy=retry_policy,
-        pool=pool,
         op_tags=op_tags,
     )
-    def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
-        yield from _run(context, assets, resource_key, config)
-
-    return register(refresh, Step((), resource_key, pool, assets))
 
 
 def _run(
@@ -214,44 +208,44 @@ def _materialise(
     assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Yield the materialisations of a run; keys: as of `ProjectAssets`, in this run."""
+    versions = {name: str(written.version) for name, written in (*result.landings.items(), *result.tables.items())}
+    versions |= {
+        name: metadata.data_version(done.report.generation, done.report.epoch) for name, done in result.views.items()
+    }
     for source, landing in result.landings.items():
-        version = dg.DataVersion(str(landing.version))
+        version = dg.DataVersion(versions[source])
         yield dg.MaterializeResult(asset_key=keys[source], metadata=metadata.of_landing(landing), data_version=version)
-    for relation in assets.datasets:
-        if relation in result.views:
-            yield _of_view(assets, keys, result, relation)
-        elif relation in result.tables:
-            yield _of_table(keys[relation], result.tables[relation])
+    for dataset in assets.project.datasets:
+        if (done := result.views.get(dataset.relation)) is not None:
+            yield _of_view(assets.project, keys, dataset, done, versions)
+        elif (table := result.tables.get(dataset.relation)) is not None:
+            yield _of_table(keys[dataset.relation], table)
 
 
 def _of_view(
-    assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult, relation: str
+    project: ProjectDescription,
+    keys: Mapping[str, dg.AssetKey],
+    dataset: DescribedDataset,
+    done: RefreshedView,
+    versions: Mapping[str, str],
 ) -> dg.MaterializeResult[Any]:
-    """Return the materialisation of a maintained dataset."""
-    done = result.views[relation]
+    """Return the materialisation of a maintained dataset; versions: the data versions of what the run wrote."""
     report, lineage = done.report, done.description.lineage
     read = {name for origins in lineage.values() for name, _ in origins}
-    found = {name: name if name in keys else assets.project.find_source(name) for name in read}
+    found = {name: name if name in keys else project.find_source(name) for name in read}
     # Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated.
-    reads = next(each.reads for each in assets.project.datasets if each.relation == relation)
-    versions = {keys[name]: _version(result.views[name].report) for name in reads if name in result.views}
-    versions |= {keys[name]: str(result.tables[name].version) for name in reads if name in result.tables}
-    versions |= {keys[name]: str(result.landings[name].version) for name in reads if name in result.landings}
+    inputs = {keys[name]: versions[name] for name in dataset.reads if name in versions}
     return dg.MaterializeResult(
-        asset_key=keys[relation],
+        asset_key=keys[dataset.relation],
         metadata={
             **metadata.of_lineage(done.description, {name: keys[of] for name, of in found.items() if of}),
             **metadata.of_refresh(report, {}),
             **metadata.view_metadata(done),
             **metadata.state_metadata(done.description),
         },
-        data_version=dg.DataVersion(_version(report)),
-        tags=metadata.input_tags(versions),
+        data_version=dg.DataVersion(versions[dataset.relation]),
+        tags=metadata.input_tags(inputs),
     )
-
-
-def _version(report: Report) -> str:
-    return metadata.data_version(report.generation, report.epoch)
 
 
 def _of_table(key: dg.AssetKey, done: WrittenTable) -> dg.MaterializeResult[Any]:
