@@ -24,6 +24,7 @@ from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.resolution import ResolvedView
 from tests.cli.calling import call
 from tests.pipelines.test_dbt import compiled, model
+from tests.pipelines.test_folder_project import write_shop
 from tests.properties.comparing import difference
 from tests.spark.machine import PROJECT
 
@@ -72,14 +73,7 @@ def events(done: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """The folder of a pipeline with three datasets, and one input file."""
-    home = tmp_path / "pipelines" / "shop"
-    (home / "datasets").mkdir(parents=True)
-    (home / "data" / "orders").mkdir(parents=True)
-    (home / "pipeline.yaml").write_text(DECLARATION)
-    for name, query in QUERIES.items():
-        (home / "datasets" / f"{name}.sql").write_text(query)
-    (home / "data" / "orders" / "a.csv").write_text("id,shop,amount\n1,x,5\n2,y,7\n3,x,0\n")
-    return home
+    return write_shop(tmp_path / "pipelines" / "shop", DECLARATION, QUERIES)
 
 
 def test_a_folder_of_queries_is_a_graph(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

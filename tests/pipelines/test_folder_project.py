@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,15 @@ QUERIES = {
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of the pipeline `shop`, with one input file."""
     monkeypatch.setenv("DELTAFOLD_PIPELINES", str(tmp_path / "pipelines"))
-    home = tmp_path / "pipelines" / "shop"
+    return write_shop(tmp_path / "pipelines" / "shop", DECLARATION, QUERIES)
+
+
+def write_shop(home: Path, declaration: str, queries: Mapping[str, str]) -> Path:
+    """Write a pipeline of several datasets, with one input file of orders, and return its folder."""
     (home / "datasets").mkdir(parents=True)
     (home / "data" / "orders").mkdir(parents=True)
-    (home / "pipeline.yaml").write_text(DECLARATION)
-    for name, query in QUERIES.items():
+    (home / "pipeline.yaml").write_text(declaration)
+    for name, query in queries.items():
         (home / "datasets" / f"{name}.sql").write_text(query)
     (home / "data" / "orders" / "a.csv").write_text("id,shop,amount\n1,x,5\n2,y,7\n3,x,0\n")
     return home
