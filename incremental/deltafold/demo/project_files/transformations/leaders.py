@@ -1,7 +1,7 @@
 """Datasets of days and of routes, in Python."""
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 spark = SparkSession.active()
@@ -13,15 +13,6 @@ def origin_days() -> DataFrame:
     cancelled, late = F.count_if(F.col("dep_time").isNull()), F.count_if(F.col("dep_delay") > 15)
     days = spark.table("flights").groupBy("origin", "day")
     return days.agg(F.count("*").alias("flights"), cancelled.alias("cancelled"), late.alias("late"))
-
-
-@dp.materialized_view(
-    comment="The five days of each origin on which most flights were cancelled or late", table_properties=INCREMENTAL
-)
-def worst_days() -> DataFrame:
-    by_trouble = Window.partitionBy("origin").orderBy(F.desc("trouble"), "day")
-    days = spark.table("origin_days").selectExpr("origin", "day", "flights", "cancelled + late AS trouble")
-    return days.withColumn("place", F.row_number().over(by_trouble)).where("place <= 5")
 
 
 @dp.materialized_view(comment="The airline with most flights on each route", table_properties=INCREMENTAL)
