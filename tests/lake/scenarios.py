@@ -273,7 +273,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "mapped": table.is_mapped(),
         "whole": [table.is_readable(each) for each in (0, version, version + 1)],
         "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
-        "needed": [(hours := table.needed_hours(each)) and round(hours, 1) for each in (0, version)],
+        "needed": [(hours := table.needed_hours(each)) and round(hours) for each in (0, version)],
         "used": table.usage()[0] > 0,
     }
     if before is not None:
