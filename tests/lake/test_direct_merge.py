@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.program import BUCKET
 from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.log import direct_commit, file_lists, whole_files
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.direct_merge import DirectMerge
@@ -109,6 +110,19 @@ def test_the_table_is_read_once(delta: DeltaSandbox) -> None:
         assert merge(table, {1: 5, 2000: 7}, 2)
     assert measure.cost.jobs <= 6 and measure.cost.rows_read <= 1010
     assert table.size()[0] == 4  # two new files, of the buckets of the two rows
+
+
+def test_a_measured_source_is_not_measured_again(delta: DeltaSandbox) -> None:
+    """Protects from a job and a copy in the driver for each published change (D-237); rows beside the interval stay."""
+    table = made(delta.spark, Path(delta.path("t")), {None: 1, **dict.fromkeys(range(1000), 1)})
+    measure, interval = Measure(delta.spark), KeyInterval(column=KEY, type="int", least=1, greatest=3)
+    with measure.all("merge"):
+        change = rows(delta.spark, {1: 5, 3: -1, 2000: 7})
+        assert table.merge(change, SAME, CLAUSES, mark(2), NEAR, interval=interval)
+    assert measure.cost.jobs <= 5
+    assert shown(table) == Counter({None: 1, **dict.fromkeys(range(1000), 1), 1: 6, 2000: 7}.items()) - Counter(
+        {(3, 1): 1}
+    )
 
 
 SPREAD = 100_000  # keys of a table, of some pages each file

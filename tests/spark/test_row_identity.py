@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from deltafold.lake.version_diff import sum_weights
 from deltafold.spark.catalyst import schema_of
-from deltafold.spark.row_identity import group_identical, identical_sql, identity_keys, row_keys
+from deltafold.spark.row_identity import group_identical, identical_by_hash, identical_sql, identity_keys, row_keys
 from tests.local_rows import local
 from tests.properties.comparing import identity
 
@@ -60,12 +60,17 @@ def test_rows_are_joined_by_identity(spark: SparkSession) -> None:
     """The condition of a join compares as the grouping does, column by column."""
     rows = local(spark, ROWS, SCHEMA)
     same = [F.expr(identical_sql(rows.schema, [name])).alias(name) for name in NAMES]
+    same += [F.expr(identical_by_hash(rows.schema, [name])).alias(f"{name} by hash") for name in NAMES]
     pairs = rows.alias("t").join(rows.alias("u"), how="cross")
     both = [F.struct(f"t.{name}", f"u.{name}").alias(f"both_{name}") for name in NAMES]
     for row in pairs.select(*same, *both).collect():
         for name in NAMES:
             one, other = row[f"both_{name}"]
-            assert row[name] == (identity(one) == identity(other)), (name, one, other)
+            equal = identity(one) == identity(other)
+            assert row[name] == row[f"{name} by hash"] == equal, (name, one, other)
+    by_hash = F.expr(identical_by_hash(rows.schema, NAMES))
+    identical = Counter(identity(tuple(row)) for row in rows.collect())
+    assert rows.alias("t").join(rows.alias("u"), by_hash).count() == sum(n * n for n in identical.values())
 
 
 @pytest.mark.usefixtures("spark")

@@ -22,11 +22,12 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.tuning import Tuning
 from deltafold.dataflow.state_schema import StoredTable
 from deltafold.dataflow.touched_partitions import known_partitions, partitions
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.physical_layout import repartition_by_bucket
 from deltafold.lake.protocol import Clause, Mark, Table
 from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert, is_rewritten
 from deltafold.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
-from deltafold.spark.row_identity import group_identical, identical_sql, row_keys
+from deltafold.spark.row_identity import group_identical, identical_by_hash, identical_sql, row_keys
 
 COPY, IS_ADDED = "__copy", "__inserted"
 COPIES_PER_EPOCH = 1 << 32
@@ -40,12 +41,16 @@ def stored_bag(columns: tuple[str, ...], buckets: int) -> StoredTable:
 
 @dataclass(frozen=True)
 class BagChange:
-    """The size of a change: rows added or removed, rows deleted, their buckets, all partitions (None: unknown)."""
+    """The size of a change: rows added or removed, rows deleted, their buckets, all partitions (None: unknown).
+
+    interval: of the first column, in the rows that are deleted; None in a first load, or without columns.
+    """
 
     rows: int
     deleted: int
     buckets: tuple[int, ...]
     partitions: tuple[str, ...] | None
+    interval: KeyInterval | None = None
 
 
 class Bag:
@@ -101,16 +106,16 @@ class Bag:
         extent = Extent(rows=moved.rows, buckets=moved.buckets, of_buckets=self._buckets)
         path = extent.choose_path(*self._table.size(), self._tuning)
 
-        def write(deleted: DataFrame, matched: int | None = None) -> WritePath:
+        def write(deleted: DataFrame, counted: BagChange | None = None) -> WritePath:
             upsert = Upsert(
                 extent=extent,
-                matching=lambda: self._match(deleted, inserted, matched),
+                matching=lambda: self._match(deleted, inserted, counted),
                 stored=lambda _: stored,
                 merged=lambda rows: self._rewrite(rows, deleted, inserted, few=extent.is_small(self._tuning)),
             )
             return apply_upsert(self._table, upsert, mark, path)
 
-        if path is WritePath.VECTORS and write(self._all_copies(change), moved.deleted).is_direct:
+        if path is WritePath.VECTORS and write(self._all_copies(change), moved).is_direct:
             return True
         few = path is WritePath.REWRITE and extent.is_small(self._tuning)
         with ExitStack() as block:
@@ -130,13 +135,16 @@ class Bag:
         """Return the rows that lose copies, for a merge that deletes all copies of each, which need not be chosen."""
         return change.where(F.col(WEIGHT) < 0).withColumn(COPY, F.lit(None).cast("bigint")).select(*self._fields)
 
-    def _match(self, deleted: DataFrame, inserted: DataFrame, matched: int | None) -> Matching:
-        """Return the change for a merge; matched: delete all copies of the rows, if they are this many."""
+    def _match(self, deleted: DataFrame, inserted: DataFrame, counted: BagChange | None) -> Matching:
+        """Return the change for a merge; counted: delete all copies of the rows, if they are as many as these."""
         change = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
-        same = self._same(change, *((COPY, BUCKET) if matched is None else (BUCKET,)))
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
-        return Matching(change=change, same=f"NOT u.{IS_ADDED} AND {same}", clauses=clauses, matched=matched)
+        if counted is None:
+            same = f"NOT u.{IS_ADDED} AND {self._same(change, COPY, BUCKET)}"
+            return Matching(change=change, same=same, clauses=clauses)
+        same = f"NOT u.{IS_ADDED} AND {identical_by_hash(change.schema, self._columns)}"
+        return Matching(change=change, same=same, clauses=clauses, matched=counted.deleted, interval=counted.interval)
 
     def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, *, few: bool) -> DataFrame:
         """Return all rows but the deleted ones, and the inserted ones."""
@@ -151,20 +159,22 @@ class Bag:
         """Replace all rows of the table by those of a consolidated answer, in one commit."""
         self._table.overwrite(self._arrange(self._number_copies(answer, mark.epoch)), mark, BUCKET)
 
-    @property
-    def measures(self) -> list[Column]:
-        """The aggregates over a consolidated change that measure it."""
+    def measures(self, change: DataFrame) -> list[Column]:
+        """Return the aggregates over a consolidated change that measure it."""
+        first = [change.schema[name] for name in self._columns[:1]]
         return [
+            *(column for field in first for column in KeyInterval.measures(field, f"{WEIGHT} < 0")),
             F.expr(f"coalesce(sum(abs({WEIGHT})), 0)").alias("rows"),
             F.expr(f"coalesce(sum(if({WEIGHT} < 0, -{WEIGHT}, 0)), 0)").alias("deleted"),
             F.collect_set(F.when(F.col(WEIGHT) < 0, F.col(BUCKET))).alias("buckets"),
             partitions(self._partition_key, self._tuning.reported_partitions).alias("partitions"),
         ]
 
-    def summarise(self, measures: Mapping[str, Any]) -> BagChange:
+    def summarise(self, change: DataFrame, measures: Mapping[str, Any]) -> BagChange:
         """Return the size of a consolidated change from the values of its measures."""
         named = known_partitions(measures["partitions"], self._tuning.reported_partitions)
-        return BagChange(measures["rows"], measures["deleted"], tuple(sorted(measures["buckets"])), named)
+        interval = next((KeyInterval.of(change.schema[name], measures) for name in self._columns[:1]), None)
+        return BagChange(measures["rows"], measures["deleted"], tuple(sorted(measures["buckets"])), named, interval)
 
     @property
     def small(self) -> bool:

@@ -26,6 +26,7 @@ from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.sqltext import literal, quoted
 from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.log.actions import to_java
 from deltafold.lake.log.commit_log import commit_id, commits_between, first_removal
 from deltafold.lake.log.delta_log import latest_snapshot, open_log, refuse_hidden_log, snapshot_at
@@ -319,9 +320,11 @@ class DeltaTable:
         mark: Mark,
         partitions: str | None = None,
         matched: int | None = None,
+        interval: KeyInterval | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t); returns whether by a direct commit."""
-        if partitions is not None and merge_directly(self, source, condition, clauses, mark, partitions, matched):
+        few = partitions is not None
+        if few and merge_directly(self, source, condition, clauses, mark, partitions, matched, interval):
             return True
         if matched is not None:
             return False

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.types import StructField
+
 Identity = tuple[str, str]
 Action = Mapping[str, Any]
 """One action of the log, or the content of one, as parsed from JSON."""
@@ -147,6 +149,11 @@ def net_change(commits: Sequence[Commit]) -> tuple[dict[Identity, File], dict[Id
                 if one.pop(file.identity, None) is None:
                     other[file.identity] = file
     return removed, added
+
+
+def physical_name(field: StructField) -> str:
+    """Return the name of a column in the files of a table."""
+    return str(field.metadata.get("delta.columnMapping.physicalName", field.name))
 
 
 def needs_mapping(columns: Sequence[str]) -> bool:

@@ -25,6 +25,7 @@ from deltafold.algebra.errors import LostSourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.tuning import Tuning
 from deltafold.lake.files import Commit, File, Identity
+from deltafold.lake.key_interval import KeyInterval
 
 HOUR = 3600.0
 MARGIN_HOURS = 1.0  # for differing clocks, and for commits that began before an earlier one ended
@@ -247,12 +248,14 @@ class Table(VersionedTable, Protocol):
         mark: Mark,
         partitions: str | None = None,
         matched: int | None = None,
+        interval: KeyInterval | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t); skipped where the mark's epoch has been written.
 
         partitions: says that the source has few rows, and that all rows that match are in the partitions that fulfil
         this condition; then the commit is direct if the table's log allows it. matched: the number of the table's rows
-        that must match; with another one, or if the commit cannot be direct, nothing is written.
+        that must match; with another one, or if the commit cannot be direct, nothing is written. interval: of a column
+        in the rows of a source that was computed and measured already.
         """
         ...
 

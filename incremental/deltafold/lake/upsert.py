@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.tuning import Tuning
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.protocol import Clause, Mark, Table
 
 BY_WRITER = ", by Delta's writer"  # added to a path in reports if the commit was not direct
@@ -90,13 +91,15 @@ class Matching:
 
     same: whether they are one row; clauses: what happens to a row of both, and to one of the change alone; matched: the
     number of stored rows that must be those of the change; with another, or without a direct commit, nothing is
-    written.
+    written; interval: of a column in the rows of the change that match, which says that the change is computed and
+    measured already (D-237).
     """
 
     change: DataFrame
     same: str
     clauses: Sequence[Clause]
     matched: int | None = None
+    interval: KeyInterval | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +130,8 @@ def apply_upsert(table: Table, upsert: Upsert, mark: Mark, path: WritePath) -> W
             return apply_upsert(table, upsert, mark, WritePath.VECTORS)
         case WritePath.VECTORS | WritePath.MERGE:
             rows, within = upsert.matching(), near if path is WritePath.VECTORS else None
-            if table.merge(rows.change, f"t.{near} AND {rows.same}", rows.clauses, mark, within, rows.matched):
+            condition = f"t.{near} AND {rows.same}"
+            if table.merge(rows.change, condition, rows.clauses, mark, within, rows.matched, rows.interval):
                 return WritePath.VECTORS
             return WritePath.MERGE if rows.matched is None else WritePath.NONE
         case WritePath.NONE:

@@ -15,11 +15,11 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.sqltext import quoted, simple_types
-from deltafold.lake.files import MOST_COMMITS, Commit, File, Identity
+from deltafold.lake.files import MOST_COMMITS, Commit, File, Identity, physical_name
 from deltafold.lake.protocol import VersionedTable
 from deltafold.spark.row_identity import group_identical
 
@@ -139,11 +139,6 @@ def is_remapped(table: VersionedTable, before: int, after: int) -> bool:
         return False
     old, new = (physical_names(table.schema(version)) for version in (before, after))
     return any(name in new and new[name] != physical for name, physical in old.items())
-
-
-def physical_name(field: StructField) -> str:
-    """Return the name of a column in the files of a table."""
-    return str(field.metadata.get("delta.columnMapping.physicalName", field.name))
 
 
 def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:

@@ -87,19 +87,19 @@ class FullRecompute:
 
     def _exchange(self, answer: DataFrame, bag: Bag, epoch: Epoch, before: int) -> BagChange:
         """Publish the difference between the answer and the view; returns that difference."""
-        distinct = [*bag.measures, F.count(F.lit(1)).alias("distinct")]
-        with measured_once(bag.consolidate(answer), distinct) as (new, counted):
+        with measured_once(bag.consolidate(answer), [F.count(F.lit(1)).alias("distinct")]) as (new, counted):
             change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
             if bag.small and not self.by_definition:
                 # few rows are compared in one task quicker than with a shuffle
                 few = counted["distinct"] <= epoch.tuning.broadcast_rows
                 compared = bag.consolidate(change.coalesce(1) if few else change)
-                moved = bag.summarise(compute_measures(compared, bag.measures))
+                moved = bag.summarise(compared, compute_measures(compared, bag.measures(compared)))
                 if moved.rows:
                     bag.replace(new, mark)
                 return moved
-            with measured_once(bag.consolidate(change), bag.measures) as (difference, measured):
-                moved = bag.summarise(measured)
+            consolidated = bag.consolidate(change)
+            with measured_once(consolidated, bag.measures(consolidated)) as (difference, measured):
+                moved = bag.summarise(consolidated, measured)
                 if moved.rows:
                     bag.publish(difference, moved, before, mark, name_mapping=needs_mapping(self.columns))
                 return moved

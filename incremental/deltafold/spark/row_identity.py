@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from deltafold.algebra.sqltext import quoted
+from deltafold.algebra.sqltext import quoted, simple_types
 
 
 def identity_keys(value: str, data_type: T.DataType, depth: int = 0) -> tuple[str, ...]:
@@ -53,6 +53,21 @@ def identical_sql(schema: T.StructType, names: Sequence[str], left: str = "t", r
     """Return the SQL condition that two rows are identical in some columns."""
     sides = (row_keys(schema, names, f"{side}.") for side in (left, right))
     return " AND ".join(f"{one} <=> {other}" for one, other in zip(*sides, strict=True)) or "true"
+
+
+def identical_by_hash(schema: T.StructType, names: Sequence[str]) -> str:
+    """Return the same condition for `t` and `u` as one equality of a number, by which Spark joins, and all others.
+
+    Spark would hash two values for each column of `<=>`. `least` hides the others from it: they are compared where the
+    hashes are equal. Maps have no hash; where 0.0 and -0.0 have the same one, it is just not as selective.
+    """
+    hashed = [name for name in names if "map" not in simple_types(schema[name].dataType.simpleString())]
+    if not hashed:
+        return identical_sql(schema, names)
+    left, right = (f"xxhash64({', '.join(f'{side}.{quoted(name)}' for name in hashed)})" for side in "tu")
+    sides = (row_keys(schema, names, f"{side}.") for side in "tu")
+    equal = (f"{one} <=> {other}" for one, other in zip(*sides, strict=True))
+    return f"{left} = {right} AND least(true, {', '.join(equal)})"
 
 
 def group_identical(rows: DataFrame, names: Sequence[str], *aggregates: tuple[str, Column]) -> DataFrame:

@@ -20,6 +20,7 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.sqltext import quoted, unquote
 from deltafold.lake.files import Commit, File, Identity, needs_mapping
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.physical_layout import arrange
 from deltafold.lake.protocol import (
     HOUR,
@@ -290,6 +291,7 @@ class MemoryTable:
         mark: Mark,
         partitions: str | None = None,
         matched: int | None = None,
+        interval: KeyInterval | None = None,
     ) -> bool:
         """Merge `source` (alias u) into the table (alias t)."""
         if self._is_done(mark):

@@ -3,32 +3,27 @@
 Delta's MERGE reads the files of a table three times (to find those with a match, to join all their rows, and to find
 the rows to delete), and shuffles their rows once. Here one broadcast join, which reads them once, finds every matched
 row with its place in its file; deletion vectors and new rows are written from those alone. Of files that are sorted by
-the first key, only the pages are read that may have one of the change: those between the least and the greatest first
-key of it. That pays off where the keys of a change are near each other, as those of today's windows or of new numbers.
+the first key, only the pages are read that may have one of the change (key_interval.py).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
 
 from deltafold.algebra.sqltext import quoted, unquote
-from deltafold.lake.files import Action
+from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.log.actions import from_java, java_list
 from deltafold.lake.log.delta_log import open_log
 from deltafold.lake.log.direct_commit import DirectCommit
 from deltafold.lake.log.file_lists import partition_columns, rows_of_files
 from deltafold.lake.log.whole_files import rows_with_places
 from deltafold.lake.protocol import Clause, Mark, VersionedTable
-from deltafold.lake.version_diff import physical_name
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 from deltafold.spark.checkpoint import Checkpoints, in_one_task, plan_at_once
@@ -45,13 +40,14 @@ def merge_directly(
     mark: Mark,
     partitions: str,
     matched: int | None = None,
+    interval: KeyInterval | None = None,
 ) -> bool:
     """Merge a source of few rows (alias u) into a table (alias t), reading its files once; one commit.
 
     partitions: a condition of t's partition columns that all matched rows fulfil. matched: how many rows of t must
-    match. Returns False, with nothing committed, if another number does, if the table has no deletion vectors, if its
-    log does not list what is needed, if there are too many files, or if several rows of the source match the same row:
-    Delta's MERGE does, or refuses, the rest.
+    match. interval: see `Matching`. Returns False, with nothing committed, if another number does, if the table has no
+    deletion vectors, if its log does not list what is needed, if there are too many files, or if several rows of the
+    source match the same row: Delta's MERGE does, or refuses, the rest.
     """
     commit = DirectCommit.begin(table.spark, table.path, open_log(table.spark, table.path, table.label), mark)
     if commit is None:
@@ -63,7 +59,12 @@ def merge_directly(
         return False
     with ExitStack() as block:
         merged = DirectMerge(
-            commit=commit, files=files, condition=condition, clauses=clauses, checkpoints=Checkpoints(block, FEW_ROWS)
+            commit=commit,
+            files=files,
+            condition=condition,
+            clauses=clauses,
+            checkpoints=Checkpoints(block, FEW_ROWS),
+            interval=interval,
         )
         return merged.write(source, matched)
 
@@ -77,6 +78,7 @@ class DirectMerge:
     condition: str
     clauses: Sequence[Clause]
     checkpoints: Checkpoints
+    interval: KeyInterval | None = None
 
     def write(self, source: DataFrame, wanted: int | None = None) -> bool:
         """Find the matched rows, write files and commit them; False, with nothing committed, if that is impossible, or
@@ -107,15 +109,18 @@ class DirectMerge:
         """Return the source, its rows numbered, the condition, and that of the table's rows that its first key may
         match, None for most of them.
 
-        `<=>` of a column without NULLs becomes a plain `=`: Spark hashes two values for it, which takes a third longer.
+        A source that was measured is computed already (D-237). `<=>` of a column without NULLs becomes a plain `=`:
+        Spark hashes two values for it, which takes a third longer.
         """
         spark = source.sparkSession
         condition = catalyst.parse_expression(spark, self.condition)
+        numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
+        if self.interval is not None:
+            return numbered, catalyst.column(spark, condition), self._within(self.interval)
         safe = list(dict.fromkeys(map(_name, filter(_compares_columns, catalyst.subexpressions(condition)))))
         measures = [F.count_if(F.col(quoted(name)).isNull()).alias(name) for name in safe]
-        ends = interval_measures(source.schema[safe[0]]) if safe else []
+        ends = KeyInterval.measures(source.schema[safe[0]]) if safe else []
         counted = [*measures, *ends, F.count(F.lit(1)).alias(SOURCE_ROW)]
-        numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
         kept, measured = self.checkpoints.measure(numbered, counted, small=True)
 
         def plain(each: J) -> J | None:
@@ -123,14 +128,13 @@ class DirectMerge:
                 return None
             return catalyst.catalyst(spark).expressions.EqualTo(each.left(), each.right())
 
-        within = self._interval(source, safe[0], measured) if ends and not measured[safe[0]] else None
+        within = self._within(KeyInterval.of(source.schema[safe[0]], measured)) if safe else None
         return kept, catalyst.column(spark, catalyst.rewrite(spark, condition, plain)), within
 
-    def _interval(self, source: DataFrame, key: str, measures: Mapping[str, Any]) -> Column | None:
-        spark, stored = self.commit.spark, catalyst.python_schema(self.commit.transaction.snapshot().schema())[key]
-        if stored.dataType != source.schema[key].dataType:
-            return None
-        return narrow_interval(stored, measures, list(from_java(spark, java_list(spark, self.files))))
+    def _within(self, interval: KeyInterval) -> Column | None:
+        """Return the condition of the table's rows that are in the interval; None for most of them."""
+        spark, stored = self.commit.spark, catalyst.python_schema(self.commit.transaction.snapshot().schema())
+        return interval.condition(stored[interval.column], list(from_java(spark, java_list(spark, self.files))))
 
     def _match_rows(self, source: DataFrame, condition: Column, within: Column | None) -> DataFrame:
         """Return the rows that match: the new values, the clause, the row of the source, and the place in the file."""
@@ -228,69 +232,3 @@ def _values(clause: Clause) -> dict[str, Column]:
     """Return the values that a clause gives to columns, by their names."""
     named = {unquote(name): value for name, value in clause.values.items()}
     return {name: value if isinstance(value, Column) else F.expr(value) for name, value in named.items()}
-
-
-LEAST, GREATEST = "__least", "__greatest"
-NARROW = 0.5  # of the bytes; the reader that skips is slower than the one that reads all
-UNIX_EPOCH, MICRO = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """A type whose values are in the order of numbers: SQL of the number, SQL of its value, and the number of a text
-    in the log's statistics.
-    """
-
-    number: str
-    value: str
-    of_text: Callable[[Any], int]
-
-
-INTEGER = Numbered("CAST({} AS BIGINT)", "CAST({}L AS BIGINT)", int)
-NUMBERED: Mapping[str, Numbered] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), INTEGER),
-    "date": Numbered(
-        "CAST(unix_date({}) AS BIGINT)", "date_from_unix_date({})",
-        lambda text: date.fromisoformat(text).toordinal() - UNIX_EPOCH.toordinal(),
-    ),
-    "timestamp": Numbered(
-        "unix_micros({})", "timestamp_micros({}L)", lambda text: (datetime.fromisoformat(text) - UNIX_EPOCH) // MICRO
-    ),
-}  # fmt: skip
-
-
-def interval_measures(field: StructField) -> list[Column]:
-    """Return aggregates: the least and the greatest number of a column; none if its values have no numbers (D-130)."""
-    numbered = NUMBERED.get(field.dataType.simpleString())
-    if numbered is None:
-        return []
-    number = F.expr(numbered.number.format(quoted(field.name)))
-    return [F.min(number).alias(LEAST), F.max(number).alias(GREATEST)]
-
-
-def narrow_interval(field: StructField, measures: Mapping[str, Any], files: Sequence[Action]) -> Column | None:
-    """Return the condition of the rows of a table whose column is in the measured interval; None if most rows are.
-
-    field: the column in the table's schema; measures: of the change; files: AddFiles, in whose interval values are
-    taken as evenly spread. Files without statistics count as wholly within.
-    """
-    numbered = NUMBERED.get(field.dataType.simpleString())
-    least, greatest = measures.get(LEAST), measures.get(GREATEST)
-    if numbered is None or least is None or greatest is None:
-        return None
-    total = sum(int(file["size"]) for file in files)
-    within = sum(int(file["size"]) * _share(numbered, physical_name(field), file, least, greatest) for file in files)
-    if within > NARROW * total:
-        return None
-    low, high = (F.expr(numbered.value.format(number)) for number in (least, greatest))
-    return F.col(quoted(field.name)).between(low, high)
-
-
-def _share(numbered: Numbered, name: str, file: Action, least: int, greatest: int) -> float:
-    """Return which part of the interval of a file's values the wanted interval covers."""
-    statistics = json.loads(file.get("stats") or "{}")
-    try:
-        low, high = (numbered.of_text(statistics[end][name]) for end in ("minValues", "maxValues"))
-    except (KeyError, TypeError, ValueError):  # none, or a year after 9999
-        return 1.0
-    return max(0, min(high, greatest) - max(low, least) + 1) / (high - low + 1)

@@ -15,6 +15,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
+from deltafold.lake.files import physical_name
 from deltafold.lake.log.file_lists import (
     MOST_FILES,
     as_add_files,
@@ -24,7 +25,6 @@ from deltafold.lake.log.file_lists import (
     rows_of_files,
 )
 from deltafold.lake.log.whole_files import FILE_RELATION, is_read_whole, with_relation
-from deltafold.lake.version_diff import physical_name
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 

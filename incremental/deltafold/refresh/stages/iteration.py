@@ -73,8 +73,9 @@ class IterationStage:
             old = stored.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
             change = change.withColumn(WEIGHT, F.lit(1).cast("bigint")).unionByName(old)
         small = bool(iterated.steps) and max(iterated.steps) <= tuning.local_rows
-        rows, measured = self.checkpoints.measure(bag.consolidate(change), bag.measures, small=small)
-        moved, rounds = bag.summarise(measured), tuple(Round("steps", rows) for rows in iterated.steps)
+        consolidated = bag.consolidate(change)
+        rows, measured = self.checkpoints.measure(consolidated, bag.measures(consolidated), small=small)
+        moved, rounds = bag.summarise(rows, measured), tuple(Round("steps", rows) for rows in iterated.steps)
         if before is not None and not moved.rows:
             return LoopResult(path=None, rounds=rounds, touched=0, residuals=iterated.residuals), None
         direct = bag.publish(rows, moved, before, epoch.mark(loop.name), name_mapping=needs_mapping(answer.row))

@@ -211,8 +211,8 @@ class Run:
             self._publish_first(bag, frame, small=small)
             return
         consolidated = bag.consolidate(frame.coalesce(1) if small else frame)
-        rows, measured = self._checkpoints.measure(consolidated, bag.measures, small=small)
-        moved = bag.summarise(measured)
+        rows, measured = self._checkpoints.measure(consolidated, bag.measures(consolidated), small=small)
+        moved = bag.summarise(rows, measured)
         if before is not None and not moved.rows:
             return
         direct = bag.publish(rows, moved, before, epoch.mark(VIEW), name_mapping=needs_mapping(columns))
