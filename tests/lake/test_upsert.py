@@ -14,7 +14,7 @@ from deltafold.algebra.program import BUCKET
 from deltafold.algebra.tuning import MB, Tuning
 from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake, Table
-from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert
+from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, Written, apply_upsert, merge_exactly
 from tests.lake.memory.table import MemoryLake
 from tests.lake.merge_scenarios import CHANGE, FIRST, SAME
 from tests.lake.scenarios import SCHEMA, mark
@@ -55,7 +55,8 @@ def test_each_path_leaves_the_same_rows(spark: SparkSession, tmp_path: Path, lak
     for path in (WritePath.REWRITE, WritePath.BUCKETS, WritePath.VECTORS, WritePath.MERGE):
         table = lake.table(spark, str(tmp_path / path.name))
         table.append(local(spark, FIRST, SCHEMA).coalesce(1), mark(1), BUCKET)
-        assert apply_upsert(table, upsert(spark, table, 0), mark(2), path) is path
+        direct = path is not WritePath.MERGE
+        assert apply_upsert(table, upsert(spark, table, 0), mark(2), path) == Written(path=path, is_direct=direct)
         assert shown(table) == Counter(EXPECTED), path
         apply_upsert(table, upsert(spark, table, 0), mark(2), path)
         assert shown(table) == Counter(EXPECTED), f"{path} again"
@@ -66,12 +67,13 @@ def test_a_merge_of_another_number_of_rows_writes_nothing(spark: SparkSession, t
     """Protects from copies of a row that are deleted although some of them are to stay."""
     table = lake.table(spark, str(tmp_path))
     table.append(local(spark, FIRST, SCHEMA).coalesce(1), mark(1), BUCKET)
-    assert apply_upsert(table, upsert(spark, table, 0, matched=3), mark(2), WritePath.VECTORS) is WritePath.NONE
+    change = upsert(spark, table, 0)
+    assert not merge_exactly(table, change.extent, change.matching(), mark(2), matched=3)
     assert (table.version(), shown(table)) == (0, Counter(FIRST))
-    assert apply_upsert(table, upsert(spark, table, 0, matched=2), mark(2), WritePath.VECTORS) is WritePath.VECTORS
+    assert merge_exactly(table, change.extent, change.matching(), mark(2), matched=2)
 
 
-def upsert(spark: SparkSession, table: Table, before: int, matched: int | None = None) -> Upsert:
+def upsert(spark: SparkSession, table: Table, before: int) -> Upsert:
     """Return the change of bucket 0."""
     change = local(spark, CHANGED, SCHEMA).coalesce(1)
 
@@ -86,7 +88,7 @@ def upsert(spark: SparkSession, table: Table, before: int, matched: int | None =
 
     return Upsert(
         extent=Extent(rows=len(CHANGED), buckets=(0,), of_buckets=2, by_buckets=True),
-        matching=lambda: Matching(change=change, same=SAME, clauses=CHANGE, matched=matched),
+        matching=lambda: Matching(change=change, same=SAME, clauses=CHANGE),
         stored=lambda near: table.at(before) if near is None else table.in_partitions(before, near),
         merged=merged,
     )

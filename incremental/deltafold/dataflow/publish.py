@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +25,7 @@ from deltafold.dataflow.touched_partitions import known_partitions, partitions
 from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.physical_layout import repartition_by_bucket
 from deltafold.lake.protocol import Clause, Mark, Table
-from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert, is_rewritten
+from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert, is_rewritten, merge_exactly
 from deltafold.spark.checkpoint import Checkpoints, compute_measures, in_one_task, plan_at_once
 from deltafold.spark.row_identity import group_identical, identical_by_hash, identical_sql, row_keys
 
@@ -106,17 +106,11 @@ class Bag:
         extent = Extent(rows=moved.rows, buckets=moved.buckets, of_buckets=self._buckets)
         path = extent.choose_path(*self._table.size(), self._tuning)
 
-        def write(deleted: DataFrame, counted: BagChange | None = None) -> WritePath:
-            upsert = Upsert(
-                extent=extent,
-                matching=lambda: self._match(deleted, inserted, counted),
-                stored=lambda _: stored,
-                merged=lambda rows: self._rewrite(rows, deleted, inserted, few=extent.is_small(self._tuning)),
-            )
-            return apply_upsert(self._table, upsert, mark, path)
-
-        if path is WritePath.VECTORS and write(self._all_copies(change), moved).is_direct:
-            return True
+        if path is WritePath.VECTORS:
+            same = identical_by_hash(change.schema, self._columns)
+            all_copies = replace(self._match(self._all_copies(change), inserted, same), interval=moved.interval)
+            if merge_exactly(self._table, extent, all_copies, mark, moved.deleted):
+                return True
         few = path is WritePath.REWRITE and extent.is_small(self._tuning)
         with ExitStack() as block:
             near = stored if few else stored.where(F.col(BUCKET).isin(list(moved.buckets)))
@@ -129,22 +123,24 @@ class Bag:
                     f"the view table {self._table.path} lacks {absent} of the rows to delete: somebody changed it, "
                     "or values of the query depend on the order of its rows. Rebuild the view."
                 )
-            return write(deleted).is_direct
+            upsert = Upsert(
+                extent=extent,
+                matching=lambda: self._match(deleted, inserted, self._same(change, COPY, BUCKET)),
+                stored=lambda _: stored,
+                merged=lambda rows: self._rewrite(rows, deleted, inserted, few=extent.is_small(self._tuning)),
+            )
+            return apply_upsert(self._table, upsert, mark, path).is_direct
 
     def _all_copies(self, change: DataFrame) -> DataFrame:
         """Return the rows that lose copies, for a merge that deletes all copies of each, which need not be chosen."""
         return change.where(F.col(WEIGHT) < 0).withColumn(COPY, F.lit(None).cast("bigint")).select(*self._fields)
 
-    def _match(self, deleted: DataFrame, inserted: DataFrame, counted: BagChange | None) -> Matching:
-        """Return the change for a merge; counted: delete all copies of the rows, if they are as many as these."""
+    def _match(self, deleted: DataFrame, inserted: DataFrame, same: str) -> Matching:
+        """Return the change for a merge; same: the condition that t is a row to delete, u."""
         change = deleted.withColumn(IS_ADDED, F.lit(False)).unionByName(inserted.withColumn(IS_ADDED, F.lit(True)))
         values = {field: f"u.{field}" for field in self._fields}
         clauses = [Clause("delete", None, {}), Clause("insert", f"u.{IS_ADDED}", values)]
-        if counted is None:
-            same = f"NOT u.{IS_ADDED} AND {self._same(change, COPY, BUCKET)}"
-            return Matching(change=change, same=same, clauses=clauses)
-        same = f"NOT u.{IS_ADDED} AND {identical_by_hash(change.schema, self._columns)}"
-        return Matching(change=change, same=same, clauses=clauses, matched=counted.deleted, interval=counted.interval)
+        return Matching(change=change, same=f"NOT u.{IS_ADDED} AND {same}", clauses=clauses)
 
     def _rewrite(self, stored: DataFrame, deleted: DataFrame, inserted: DataFrame, *, few: bool) -> DataFrame:
         """Return all rows but the deleted ones, and the inserted ones."""

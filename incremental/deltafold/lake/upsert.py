@@ -29,29 +29,30 @@ BY_WRITER = ", by Delta's writer"  # added to a path in reports if the commit wa
 
 
 class WritePath(Enum):
-    """How rows of a table are written."""
+    """How rows of a table may be written."""
 
     REWRITE = "rewrite"
-    REWRITE_BY_WRITER = f"rewrite{BY_WRITER}"
     BUCKETS = "rewrite of buckets"
-    VECTORS = "merge"
-    MERGE = f"merge{BY_WRITER}"
-    NONE = "nothing, since another number of rows matched"
+    VECTORS = "deletion vectors"
+    MERGE = "merge"
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether the commit needs no Spark jobs but those that find and write rows."""
-        return self in (WritePath.REWRITE, WritePath.BUCKETS, WritePath.VECTORS)
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How rows of a table were written; is_direct: without Spark jobs but those that find and write rows."""
+
+    path: WritePath
+    is_direct: bool
 
     @property
     def keeps_files(self) -> bool:
         """Whether the files that the commit adds and removes have little more than the changed rows."""
-        return self in (WritePath.VECTORS, WritePath.MERGE)
+        return self.path in (WritePath.VECTORS, WritePath.MERGE)
 
     @property
     def sentence(self) -> str:
         """The path as reports show it."""
-        return WritePath.REWRITE.value if self is WritePath.BUCKETS else str(self.value)
+        return f"{'merge' if self.keeps_files else 'rewrite'}{'' if self.is_direct else BY_WRITER}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +90,13 @@ class Extent:
 class Matching:
     """A change for a merge: in conditions and values, `t` is a stored row and `u` a row of the change.
 
-    same: whether they are one row; clauses: what happens to a row of both, and to one of the change alone; matched: the
-    number of stored rows that must be those of the change; with another, or without a direct commit, nothing is
-    written; interval: of a column in the rows of the change that match, which says that the change is computed and
-    measured already (D-237).
+    same: whether they are one row; clauses: what happens to a row of both, and to one of the change alone; interval: of
+    a column in the rows of the change that match, which says that the change is computed and measured already (D-237).
     """
 
     change: DataFrame
     same: str
     clauses: Sequence[Clause]
-    matched: int | None = None
     interval: KeyInterval | None = None
 
 
@@ -116,28 +114,39 @@ class Upsert:
     merged: Callable[[DataFrame], DataFrame]
 
 
-def apply_upsert(table: Table, upsert: Upsert, mark: Mark, path: WritePath) -> WritePath:
+def apply_upsert(table: Table, upsert: Upsert, mark: Mark, path: WritePath) -> Written:
     """Change a table in one commit, by a path or the next one; returns which. Skipped where the epoch is written."""
     near = upsert.extent.near
     match path:
-        case WritePath.REWRITE | WritePath.REWRITE_BY_WRITER:
+        case WritePath.REWRITE:
             direct = table.overwrite(upsert.merged(upsert.stored(None)), mark, BUCKET)
-            return WritePath.REWRITE if direct else WritePath.REWRITE_BY_WRITER
+            return Written(path=path, is_direct=direct)
         case WritePath.BUCKETS:
             rows = upsert.merged(upsert.stored(near))
             if table.replace_partitions(rows, near, mark, BUCKET):
-                return WritePath.BUCKETS
+                return Written(path=path, is_direct=True)
             return apply_upsert(table, upsert, mark, WritePath.VECTORS)
         case WritePath.VECTORS | WritePath.MERGE:
-            rows, within = upsert.matching(), near if path is WritePath.VECTORS else None
-            condition = f"t.{near} AND {rows.same}"
-            if table.merge(rows.change, condition, rows.clauses, mark, within, rows.matched, rows.interval):
-                return WritePath.VECTORS
-            return WritePath.MERGE if rows.matched is None else WritePath.NONE
-        case WritePath.NONE:
-            return path
+            few = path is WritePath.VECTORS
+            direct = _merge(table, upsert.extent, upsert.matching(), mark, few=few)
+            return Written(path=WritePath.VECTORS if direct else WritePath.MERGE, is_direct=direct)
         case _:
             assert_never(path)
+
+
+def merge_exactly(table: Table, extent: Extent, matching: Matching, mark: Mark, matched: int) -> bool:
+    """Merge a change by deletion vectors if it matches this number of stored rows; returns whether it did.
+
+    With another number of rows, or without a direct commit, nothing is written.
+    """
+    return _merge(table, extent, matching, mark, few=True, matched=matched)
+
+
+def _merge(
+    table: Table, extent: Extent, matching: Matching, mark: Mark, *, few: bool, matched: int | None = None
+) -> bool:
+    same, within = f"t.{extent.near} AND {matching.same}", extent.near if few else None
+    return table.merge(matching.change, same, matching.clauses, mark, within, matched, matching.interval)
 
 
 def is_rewritten(files: int, size: int, tuning: Tuning) -> bool:

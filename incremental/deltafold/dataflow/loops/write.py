@@ -20,7 +20,7 @@ from deltafold.dataflow.loops.touched import ROWS_BEFORE
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.physical_layout import arrange, sort_partitions
 from deltafold.lake.protocol import Clause, Mark, Table
-from deltafold.lake.upsert import Extent, Matching, Upsert, WritePath, apply_upsert
+from deltafold.lake.upsert import Extent, Matching, Upsert, Written, apply_upsert
 from deltafold.spark.checkpoint import in_one_task, plan_at_once
 
 
@@ -40,7 +40,7 @@ class CandidateWrite:
         else:
             self.table.overwrite(arranged_rows, self.mark, BUCKET)
 
-    def change(self, stored: DataFrame, changed: DataFrame, extent: Extent, *, few: bool, tuning: Tuning) -> WritePath:
+    def change(self, stored: DataFrame, changed: DataFrame, extent: Extent, *, few: bool, tuning: Tuning) -> Written:
         """Write what changed; returns how. stored: the rows before; few: one task has them and the change."""
         upsert = Upsert(
             extent=extent,

@@ -35,7 +35,7 @@ from deltafold.dataflow.publish import Bag
 from deltafold.dataflow.state_schema import Layout
 from deltafold.lake.files import needs_mapping
 from deltafold.lake.protocol import Mark, Table
-from deltafold.lake.upsert import BY_WRITER, Extent, WritePath, apply_upsert, in_buckets
+from deltafold.lake.upsert import BY_WRITER, Extent, Written, apply_upsert, in_buckets
 from deltafold.refresh.epoch import Epoch, EpochResult
 from deltafold.refresh.epoch_leaves import EpochLeaves, StateVersions
 from deltafold.refresh.source_changes import SourceChanges
@@ -66,7 +66,7 @@ class Run:
         self._pruning = Pruning(lowering, self._leaves, self._checkpoints, epoch.tuning)
         self._rules = DeltaRules(lowering, self._leaves, self._pruning, facts, repeats)
         self._paths: dict[str, str] = {}
-        self._written: dict[str, WritePath] = {}
+        self._written: dict[str, Written] = {}
         self._rounds: dict[str, dict[str, list[int]]] = {}
         self._residuals: dict[str, list[float]] = {}
         self._groups = self._rows = 0
@@ -178,13 +178,13 @@ class Run:
             recompute = GroupRecompute(self._lowering, self._rules, self._pruning, self._checkpoints)
             touched = in_buckets(groups.buckets)
             prepared = recompute.of(merge, lambda: table.in_partitions(before, touched), changed)
-        self._written[state.name] = path = self._combine(merge, table, before, prepared, groups, mark)
-        self._paths[state.name] = path.sentence
+        self._written[state.name] = written = self._combine(merge, table, before, prepared, groups, mark)
+        self._paths[state.name] = written.sentence
         return groups
 
     def _combine(
         self, merge: Merge, table: Table, before: int, prepared: DataFrame, groups: TouchedGroups, mark: Mark
-    ) -> WritePath:
+    ) -> Written:
         """Merge a change into a state; returns how."""
         tuning, buckets = self._epoch.tuning, merge.layout.buckets
         extent = Extent(rows=groups.groups, buckets=groups.buckets, of_buckets=buckets, by_buckets=True)
