@@ -8,9 +8,11 @@ from functools import partial
 import pytest
 
 from deltafold.algebra.errors import UsageError
+from deltafold.algebra.results.report import Report
 from deltafold.api import Delta
 from deltafold.refresh import chunks, incremental_refresh
-from deltafold.store.history import Chunk
+from deltafold.refresh.reporting import merge_chunk_reports
+from deltafold.store.history import Chunk, Finished, Intent
 from tests.night import every, night
 from tests.sandbox import DeltaSandbox, MemorySandbox, Sandbox, checked, confirm, rows
 
@@ -69,6 +71,20 @@ def refresh_in_chunks(sandbox: Sandbox, query: str) -> None:
     sandbox.sql("insert into {t} values (2, 2)")
     assert "chunk" not in checked(view, chunk=size(sandbox)).sentence
     assert view.refresh(chunk=size(sandbox)).verdict == "nothing to do"
+
+
+def test_feeds_of_all_chunks_are_reported() -> None:
+    """Protects from a report of the last chunk alone."""
+    feeds = (("t",), ("d", "t"))
+    chunks_of_two = [
+        Finished(
+            Intent(view="v", generation=1, epoch=n, fingerprint="f", buckets=1, sources={}, extent=Chunk(n, 2, 9)),
+            Report(view="v", epoch=n, generation=1, verdict="applied", feeds=feeds[n - 1]),
+            {},
+        )
+        for n in (1, 2)
+    ]
+    assert merge_chunk_reports(chunks_of_two, chunks_of_two[-1].report).feeds == ("t", "d")
 
 
 def test_the_report_of_a_change_in_chunks(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ def merge_chunk_reports(entries: Sequence[Event], last: Report) -> Report:
         partitions=merge_partitions(reports) if first.number == 1 else None,
         rounds=rounds_of(reports),
         residuals=residuals_of(reports),
+        feeds=tuple(dict.fromkeys(name for report in reports for name in report.feeds)),
         notes=(ChunksRan(first=first.number, last=end.number, of=end.of),),
     )
     return with_cost(whole, total_cost(reports))
