@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -91,11 +92,27 @@ def test_its_files_are_queries_of_pipelines(tmp_path: Path) -> None:
     found = queries.find(tmp_path, ["t"])
     assert (found.language, found.keys) == ("sums", frozenset())
     assert queries.runnable(found) == Sums("sum v of t by k", str(tmp_path / "query.sums"), tmp_path)
-    with pytest.raises(DeclarationError, match="`args`, `paths` and `loops` are for"):
+    with pytest.raises(DeclarationError, match=r"query\.sums: `args` is for query\.mrql\. Remove it"):
         queries.find(tmp_path, ["t"], ProgramPart(args=("1",)))
     (tmp_path / "query.sums").write_text("select")
     with pytest.raises(DeclarationError, match=r"it is not a sum\. Begin with sum"):
         queries.find(tmp_path, ["t"])
+    (tmp_path / "query.sums").unlink()
+    with pytest.raises(DeclarationError, match=r"Write query\.sql, query\.py, query\.mrql or query\.sums\."):
+        queries.find(tmp_path, ["t"])
+    with pytest.raises(DeclarationError, match=r"Name a file that ends in \.sql, \.py, \.mrql or \.sums\."):
+        queries.read(tmp_path / "query.txt", ["t"])
+
+
+def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a traceback, and from a file that is said to be no query although its package is there."""
+    broken = EntryPoint("sums", "no_such_package.sums:LANGUAGE", query_language.GROUP)
+    monkeypatch.setattr(query_language, "_others", query_language._others.__wrapped__)
+    monkeypatch.setattr(query_language, "entry_points", lambda *, group: [broken])
+    (tmp_path / "query.sql").write_text("select 1")
+    assert queries.find(tmp_path, []).language == "sql"
+    with pytest.raises(QueryError, match=r"entry point sums of deltafold\.languages: loading no_such_package\.sums"):
+        queries.read(tmp_path / "query.sums", ["t"])
 
 
 def test_without_its_package_its_files_are_none(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> No
 
 def test_what_belongs_to_mrql_is_refused_elsewhere(tmp_path: Path) -> None:
     write(tmp_path, "shop", MINIMAL + "args: [1]\n")
-    with pytest.raises(DeclarationError, match=r"`args`, `paths` and `loops` are for query.mrql. Remove them"):
+    with pytest.raises(DeclarationError, match=r"query.sql: `args` is for query.mrql. Remove it"):
         catalogue.load("shop", tmp_path)
 
 

@@ -7,11 +7,11 @@ files are then queries of pipelines, and its queries are views: maintained as th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,12 +81,34 @@ class QueryLanguage:
 
 
 def find_language(suffix: str) -> QueryLanguage | None:
-    """Return the language of a file; other packages are asked for languages only where ours have none."""
-    own = (import_module(name).LANGUAGE for name in OWN)
-    return next((language for language in own if language.suffix == suffix), None) or _others().get(suffix)
+    """Return the language of a file; other packages are asked for languages only where ours have none.
+
+    Raises QueryError for a package whose language cannot be loaded.
+    """
+    return next((language for language in _own() if language.suffix == suffix), None) or _others().get(suffix)
+
+
+def list_languages() -> tuple[QueryLanguage, ...]:
+    """Return all languages, ours first. Raises QueryError as `find_language`."""
+    return (*_own(), *_others().values())
+
+
+def _own() -> Iterator[QueryLanguage]:
+    return (import_module(name).LANGUAGE for name in OWN)
 
 
 @cache
 def _others() -> Mapping[str, QueryLanguage]:
-    languages = [entry.load() for entry in entry_points(group=GROUP)]
+    languages = map(_load, entry_points(group=GROUP))
     return {language.suffix: language for language in languages}
+
+
+def _load(entry: EntryPoint) -> QueryLanguage:
+    try:
+        return entry.load()
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".rstrip(".")
+        raise QueryError(
+            f"entry point {entry.name} of {GROUP}: loading {entry.value} fails ({cause}). Correct or "
+            "remove its package."
+        ) from error

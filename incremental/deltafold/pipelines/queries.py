@@ -17,7 +17,7 @@ from types import CodeType
 from typing import TYPE_CHECKING
 
 from deltafold.algebra.errors import QueryError
-from deltafold.language.query_language import LanguageQuery, QueryLanguage, find_language
+from deltafold.language.query_language import LanguageQuery, QueryLanguage, find_language, list_languages
 from deltafold.pipelines.declaration.declaration import ProgramPart
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 
@@ -66,7 +66,7 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
     """
     paths = sorted((path for path in home.glob("query.*") if path.is_file() and is_query_file(path)), reverse=True)
     if not paths:
-        raise DeclarationError(f"{home}: there is no query. Write query.sql, query.py or query.mrql.")
+        raise DeclarationError(f"{home}: there is no query. Write {_name_any('query')}.")
     if len(paths) > 1:
         several = " and ".join(path.name for path in paths)
         raise DeclarationError(f"{home}: there are {several}, and a pipeline has one query. Remove the others.")
@@ -76,7 +76,7 @@ def find(home: Path, sources: Sequence[str], program: ProgramPart | None = None)
 def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None) -> QueryFile:
     """Return the query of a file, such as one that ends in .sql. Raises DeclarationError; arguments as of `find`."""
     if not is_query_file(path):
-        raise DeclarationError(f"{path}: it is not a query. Name a file that ends in .sql, .mrql, .py.")
+        raise DeclarationError(f"{path}: it is not a query. Name a file that ends in {_name_any()}.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -91,8 +91,7 @@ def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None)
             own.check(str(path), text)
         except QueryError as error:
             raise DeclarationError(str(error)) from None
-    if {name for name in PROGRAM_KEYS if getattr(part, name)} - (own.keys if own else set()):
-        raise DeclarationError(f"{path}: `args`, `paths` and `loops` are for query.mrql. Remove them.")
+    _check_keys(path, own, part)
     return QueryFile(path, text, part)
 
 
@@ -104,6 +103,21 @@ def is_query_file(path: Path) -> bool:
 def _find_language(path: Path) -> QueryLanguage | None:
     """Return the language of its own that a file is in; None for Spark's."""
     return None if path.suffix in OF_SPARK else find_language(path.suffix)
+
+
+def _name_any(stem: str = "") -> str:
+    """Return the names of files of this stem that are queries, for messages: `query.sql, query.py or query.mrql`."""
+    *names, last = [f"{stem}{suffix}" for suffix in (*OF_SPARK, *(own.suffix for own in list_languages()))]
+    return f"{', '.join(names)} or {last}"
+
+
+def _check_keys(path: Path, own: QueryLanguage | None, program: ProgramPart) -> None:
+    """Raise DeclarationError for keys that are declared for a query in a language that does not take them."""
+    taken = frozenset[str]() if own is None else own.keys
+    for key in PROGRAM_KEYS:
+        if getattr(program, key) and key not in taken:
+            others = " or ".join(f"query{other.suffix}" for other in list_languages() if key in other.keys)
+            raise DeclarationError(f"{path}: `{key}` is for {others}. Remove it.")
 
 
 def runnable(query: QueryFile) -> str | LanguageQuery | Callable[..., DataFrame]:

@@ -32,7 +32,7 @@ _KeyPath = tuple[str | int, ...]
 # Keys that users may expect here but that belong elsewhere.
 _ELSEWHERE = {
     "name": "a pipeline is named by its folder. Remove it",
-    "query": "the query belongs in query.sql, .mrql or .py beside this file. Move it there",
+    "query": "the query belongs in a file beside this one, such as query.sql. Move it there",
     "sql": "the query belongs in query.sql beside this file. Move it there",
 }
 _WHAT = {
