@@ -116,6 +116,28 @@ def test_what_others_do_to_it_is_found_and_mended(sandbox: Sandbox) -> None:
     is_published(view)
 
 
+def test_an_epoch_that_keeps_the_answer_writes_it_no_more(sandbox: Sandbox) -> None:
+    """Protects from a rewrite of a table that is up to date: of another state, or after an epoch was taken back."""
+    sandbox.source("t", SCHEMA, [(1, 1), (1, 4)])
+    view = sandbox.view("select k, max(v) m from t group by k having 10 / min(v) > -100", publish="plain")
+    view.refresh()
+    table = view.warehouse.lake.table(view.warehouse.spark, view.address.path)
+    sandbox.sql("insert into {t} values (1, 2)")
+    assert view.refresh().epoch == 2
+    sandbox.sql("insert into {t} values (1, 0)")
+    with pytest.raises(DeltafoldError):
+        view.refresh()
+    assert view.status().verdict == "taken back"
+    sandbox.sql("update {t} set v = 3 where v = 0")
+    checked(view)
+    is_published(view)
+    assert (table.version(), view.address.epoch) == (0, 4)
+    sandbox.sql("insert into {t} values (1, 9)")
+    checked(view)
+    is_published(view)
+    assert table.version() == 1
+
+
 def test_a_view_above_and_a_change_in_chunks(sandbox: Sandbox) -> None:
     """Protects from half of a change in what readers see, and from a view that reads the table of readers."""
     sandbox.source("t", SCHEMA, [(1, 1)])

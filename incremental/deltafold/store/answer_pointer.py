@@ -21,6 +21,7 @@ from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.sql_view import VIEW_PROPERTY, SqlView, select_columns
 from deltafold.spark.job_stats import Cost
+from deltafold.store.history import Event, Finished
 from deltafold.store.journal import Journal, never_refreshed
 from deltafold.store.plain_answer import PlainAnswer
 from deltafold.store.snapshot import answer_table
@@ -85,7 +86,8 @@ class AnswerPointer:
             self._sql_query = self._read_query(address.publish_as) if address.publish_as else None
         if address.publish_as and before is not None and before.plain and before.columns != address.columns:
             self._write_sql_view(address, address.publish_as)  # the plain table is to lose columns that it selects
-        address = self._plain.publish(address, before)
+        is_same = before is not None and _has_same_answer(self._store, address, before)
+        address = self._plain.publish(address, before, is_same=is_same)
         if before != address:
             since = before.since if before is not None and _is_same_table(before, address) else now()
             self._file.write(replace(address, since=since))
@@ -178,6 +180,25 @@ def find_address(folder: Place, view: str, publish_as: str | None = None) -> Add
     if written.plain:  # an epoch is being published, or a crash prevented that: readers stay where they are
         return replace(written, path=str(folder.resolve() / written.table), publish_as=publish_as)
     return replace(address, since=written.since) if _is_same_table(written, address) else address
+
+
+def _has_same_answer(store: Store, address: Address, before: Address) -> bool:
+    """Return whether no epoch after an earlier one wrote the answer: each left it as it was, or was taken back."""
+    if before.generation != address.generation or before.epoch >= address.epoch:
+        return before.is_of(address.generation, address.epoch)
+    later = [(address.generation, epoch) for epoch in range(before.epoch + 1, address.epoch + 1)]
+    if not {*later} <= {*store.journal.numbers()}:
+        return False
+    return all(_keeps_answer(store.view, store.journal.entry(*number)) for number in later)
+
+
+def _keeps_answer(view: str, event: Event) -> bool:
+    """Return whether the answer after an epoch is the one before it."""
+    if not isinstance(event, Finished):
+        return False
+    name = answer_table(view, event)
+    version = event.after.get(name)
+    return event.taken_back or (version is not None and version == event.intent.tables.get(name))
 
 
 def _is_same_table(one: Address, other: Address) -> bool:

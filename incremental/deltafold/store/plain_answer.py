@@ -46,16 +46,18 @@ class PlainAnswer:
         """The table, which may not exist."""
         return self.store.table_at(PLAIN)
 
-    def publish(self, address: Address, before: Address | None) -> Address:
+    def publish(self, address: Address, before: Address | None, *, is_same: bool) -> Address:
         """Return the address of the table for readers; if that is the plain table, bring it up to date.
 
-        address: of the maintained answer; before: the one that readers are pointed to now.
+        address: of the maintained answer; before: the one that readers are pointed to now; is_same: whether that is of
+        the same answer.
         """
         declared = self.store.publication
-        if before is not None and before.is_of(address.generation, address.epoch) and before.publication == declared:
-            pointed = address.follow(before)
-            if not pointed.plain or self.table.version() == pointed.version:
-                return pointed
+        if before is not None and is_same and before.publication == declared:
+            if before.plain and self.table.version() == before.version:
+                return address.follow(before)
+            if not before.plain and before.is_of(address.generation, address.epoch):
+                return address.follow(before)
         source = self.store.table_at(address.table)
         address = replace(address, publication=declared)
         if not self._is_wanted(source, before):
