@@ -5,12 +5,27 @@ A test (tests/package/test_site.py) checks that the files are what this draws.
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("pictures")
+EXPLAINED = Path(__file__).with_name("tutorial") / "joins.md"
+NOTES = {  # beginnings of lines of its output of explain, without the indentation
+    "view ": "incremental, or recomputed; the fingerprint changes with the query",
+    "state_1:": "a Delta table: a row for each city and shop",
+    "keeps group row count; revenue": "its columns; without rows, a group vanishes",
+    "state_2:": "a Delta table: a row for each city",
+    "answer:": "how readers get it",
+    "group by city:": "an operator, and the rule for its change",
+    "group by city, shop_2:": "below it what it reads; this one is state_1",
+    "join of 2": "Δsales with shops as they were, Δshops with sales as they are",
+    "source sales": "only changed files are read",
+}
 INK, PALE, LINE = "#263238", "#eceff1", "#90a4ae"
+NOTE, WIDEST = "#1565c0", 92  # the colour of notes; the characters of a line of code
 BLUE, GREEN, RED, YELLOW = "#e3f2fd", "#e8f5e9", "#c62828", "#fff8e1"
 
 
@@ -43,13 +58,14 @@ class Picture:
         code: bool = False,
         color: str = INK,
         bold: bool = False,
+        size: int = 13,
     ) -> None:
         """Draw a line of text."""
         font = "monospace" if code else "sans-serif"
         weight = ' font-weight="bold"' if bold else ""
         self.parts.append(
-            f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-family="{font}" font-size="13"{weight} fill="{color}" '
-            f'xml:space="preserve">{escape(text)}</text>'
+            f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-family="{font}" font-size="{size}"{weight} '
+            f'fill="{color}" xml:space="preserve">{escape(text)}</text>'
         )
 
     def arrow(self, x1: int, y1: int, x2: int, y2: int, *, color: str = INK, dashed: bool = False) -> None:
@@ -205,15 +221,38 @@ def draw_chunks() -> Picture:
     return picture
 
 
-PICTURES = {"refresh": draw_refresh, "states": draw_states, "graph": draw_graph, "chunks": draw_chunks}
+def draw_explain() -> Picture:
+    """Draw the output of explain in the tutorial, with notes beside its lines."""
+    page = EXPLAINED.read_text(encoding="utf-8")
+    shown = re.search(r"(?ms)^view mean_revenue: incremental.*?(?=^```$)", page)
+    lines = shown[0].splitlines() if shown else []
+    picture = Picture(1040, 20 * len(lines) + 30, "The output of explain, with what its lines mean")
+    notes = dict(NOTES)
+    for number, line in enumerate(lines):
+        y = 30 + 20 * number
+        picture.text(20, y, line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…", code=True, size=10)
+        if start := next((start for start in notes if line.lstrip().startswith(start)), None):
+            picture.text(600, y, notes.pop(start), color=NOTE)
+            picture.line(26 + 6 * min(len(line), WIDEST), y - 4, 594, y - 4)
+    assert not notes, f"{EXPLAINED.name} has no line {', '.join(notes)}"
+    return picture
 
 
-def main() -> None:
-    """Write all pictures."""
-    FOLDER.mkdir(exist_ok=True)
+PICTURES = {
+    "refresh": draw_refresh,
+    "states": draw_states,
+    "graph": draw_graph,
+    "chunks": draw_chunks,
+    "explain": draw_explain,
+}
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Write all pictures into a folder."""
+    folder.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
-        (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
+        (folder / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))
