@@ -1,4 +1,7 @@
-"""Hooks of mkdocs: write the pages of the reference that are made of the code, and name files outside of docs/."""
+"""Hooks of mkdocs: write the pages of the reference that are made of the code, and link words to the glossary.
+
+Files outside of docs/ are named instead of linked.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import json
 import posixpath
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,17 @@ from deltafold.store import history, journal
 
 PROJECT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)]*)?\)")
-FIELD = re.compile(r"(?:^|[;.]\s+|\n)((?:`?\w+`?(?:, | and )?)+): ")
+GLOSSARY = "explanation/glossary.md"
+TERM = re.compile(r"^\| (?P<words>\w[^|]+) \| (?P<meaning>[^|]+) \|$", re.MULTILINE)
+ORDINARY = {"word", "change", "pin", "rule", "mode", "strategy", "maintenance", "upkeep", "batch query", "batch answer"}
+"""The words of the glossary that a reader understands without it, and its head."""
+UNLINKED = re.compile(
+    r"^```.*?^```$|^ {4}.*?$|^#.*?$|^:::.*?$|"
+    r"<!-- output -->.*?<!-- end -->|<[^>]+>|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|\*+\w[^*]*\*+",
+    re.MULTILINE | re.DOTALL,
+)
+"""Where no word is linked: code, headings, HTML, links, and what is marked since it is explained there."""
+FIELD = re.compile(r"(?:^|[;.]\s+|\n)((?:`?\w+`?(?:,\s+|\s+and\s+)?)+):\s")
 
 
 def on_files(files: Any, config: Any) -> None:
@@ -38,7 +51,54 @@ def on_files(files: Any, config: Any) -> None:
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Return the text of a page, with what is made of the code in it, and with names in place of links out of docs/."""
     marked = re.sub(r"<!-- made by (\w+) -->", lambda mark: PARTS[mark[1]](), markdown)
-    return name_files(marked, page.file.src_uri)
+    return link_terms(name_files(marked, page.file.src_uri), page.file.src_uri, read_terms())
+
+
+def on_page_content(html: str, page: Any, **_: object) -> str:
+    """Return a page's HTML; where docstrings describe fields in a paragraph, these are a list."""
+    made = page.file.src_uri in {f"reference/{name}.md" for name in PAGES}
+    return re.sub(r"<p>(.*?)</p>", _list_described, html, flags=re.DOTALL) if made else html
+
+
+def _list_described(paragraph: re.Match[str]) -> str:
+    """Return the list of a paragraph that describes three fields or more, as `name: text; name: text`."""
+    before, *parts = FIELD.split(paragraph[1])
+    if len(parts) < 6:
+        return paragraph[0]
+    items = [
+        f"<li><code>{name}</code>: {text.rstrip(';.')}.</li>"
+        for name, text in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    return (f"<p>{before.rstrip(';')}</p>" if before.strip() else "") + f"<ul>{''.join(items)}</ul>"
+
+
+def read_terms() -> dict[str, str]:
+    """Return the meaning of each word of the glossary that a reader may not know."""
+    text = (PROJECT / "docs" / GLOSSARY).read_text(encoding="utf-8")
+    words = {word.strip(): term["meaning"] for term in TERM.finditer(text) for word in term["words"].split(",")}
+    return {word: meaning.replace("`", "").replace('"', "") for word, meaning in words.items() if word not in ORDINARY}
+
+
+def link_terms(text: str, page: str, terms: Mapping[str, str]) -> str:
+    """Link the first use of each word on a page (its path in docs/), unless the page marks it as explained there."""
+    if page == GLOSSARY:
+        return text
+    target = posixpath.relpath(GLOSSARY, posixpath.dirname(page))
+    for word, meaning in terms.items():
+        use = re.compile(rf"\b{word}s?\b", re.IGNORECASE)
+        if not re.search(rf"\*{word}s?\*", text, re.IGNORECASE):
+            text = _link_first(text, use, f'{target} "{word}: {meaning}"')
+    return text
+
+
+def _link_first(text: str, use: re.Pattern[str], target: str) -> str:
+    """Link the first use of a word outside of code, headings and links."""
+    begin = 0
+    for unlinked in (*UNLINKED.finditer(text), None):
+        if found := use.search(text, begin, len(text) if unlinked is None else unlinked.start()):
+            return f"{text[: found.start()]}[{found[0]}]({target}){text[found.end() :]}"
+        begin = len(text) if unlinked is None else unlinked.end()
+    return text
 
 
 def name_files(text: str, page: str) -> str:
@@ -101,7 +161,7 @@ def write_commands() -> str:
         lines += [" ".join((command.help or "").split()) if name != "deltafold" else "Options of every command:", ""]
         rows = [_option(parameter) for parameter in command.params if parameter.name != "help"]
         if rows:
-            lines += [table("argument or option | | default", rows), ""]
+            lines += [table("argument or option | meaning | default", rows), ""]
     return "\n".join(lines)
 
 
@@ -161,24 +221,32 @@ def write_tuning() -> str:
     """Return the page of sizes and limits."""
     lines = ["# Tuning", "", "`Warehouse(spark, root, tuning=Tuning(…))` changes sizes, limits and waits.", ""]
     for record in (tuning.Tuning, tuning.CostRates):
-        described = describe_fields(docstring(record))
-        rows = [
-            (f"`{field.name}`", f"`{_amount(field)}`", described.get(field.name, ""))
-            for field in dataclasses.fields(record)
-        ]
         lines += [f"## {record.__name__}", "", docstring(record).partition("\n\n")[0], ""]
-        lines += [table("field | default | ", rows), ""]
+        lines += [table("field | default | meaning", list_fields(record, _amount)), ""]
     return "\n".join(lines)
 
 
-def describe_fields(text: str) -> dict[str, str]:
-    """Return the texts of fields in a docstring, where `a, b: text` describes several."""
+def describe_fields(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the fields that a docstring describes, with the text; `a, b: text` describes several together."""
     parts = FIELD.split(text)
-    found = dict[str, str]()
     for names, described in zip(parts[1::2], parts[2::2], strict=True):
-        for name in re.findall(r"\w+", names):
-            found[name] = f"{described[:1].upper()}{' '.join(described[1:].split()).rstrip(';.')}."
-    return found
+        words = " ".join(described.split()).rstrip(";.")
+        yield tuple(re.findall(r"\w+", names)), f"{words[:1].upper()}{words[1:]}."
+
+
+def list_fields(record: Any, show: Callable[[Any], str]) -> list[tuple[str, ...]]:
+    """Return a row for each field of a record, or for several that are described together; show: its second cell."""
+    fields = {field.name: field for field in dataclasses.fields(record) if field.name != "_"}
+    owners = [record, *(owner for owner in record.__mro__[1:] if dataclasses.is_dataclass(owner))]
+    described = [each for owner in owners for each in describe_fields(docstring(owner).partition("\n\n")[2])]
+    rows = list[tuple[str, ...]]()
+    for name in list(fields):
+        names, text = next((each for each in described if name in each[0]), ((name,), ""))
+        together = [fields.pop(each) for each in names if each in fields]
+        if together:
+            cells = (", ".join(f"`{field.name}`" for field in together), ", ".join(f"`{show(f)}`" for f in together))
+            rows.append((*cells, text))
+    return rows
 
 
 def _amount(field: Any) -> str:
@@ -199,20 +267,9 @@ def write_journal() -> str:
         "",
     ]
     for kind in (history.Intent, history.Pin, history.AnswerPin, history.Chunk, history.Rest, report.Report):
-        first, _, more = docstring(kind).partition("\n\n")
-        described = describe_fields(more)
-        rows = [
-            (f"`{field.name}`", f"`{_type(field.type)}`", described.get(field.name, ""))
-            for field in dataclasses.fields(kind)
-        ]
-        lines += [
-            f"## {kind.__name__}",
-            "",
-            first,
-            "",
-            table("field | type | ", [row for row in rows if row[0] != "`_`"]),
-            "",
-        ]
+        first = docstring(kind).partition("\n\n")[0]
+        fields = table("field | type | meaning", list_fields(kind, lambda field: _type(field.type)))
+        lines += [f"## {kind.__name__}", "", first, "", fields, ""]
     return "\n".join(lines)
 
 
@@ -223,7 +280,7 @@ def _type(annotation: object) -> str:
 def list_metrics() -> str:
     """Return the table of metrics."""
     rows = [(f"`deltafold_{name}`", text) for name, text in FAMILIES.items()]
-    return f"With `{METRICS_VARIABLE}=FOLDER`, each view writes these gauges.\n\n{table('metric | ', rows)}"
+    return f"With `{METRICS_VARIABLE}=FOLDER`, each view writes these gauges.\n\n{table('metric | meaning', rows)}"
 
 
 def list_events() -> str:
@@ -249,7 +306,7 @@ def list_keys() -> str:
             for key, found in part["properties"].items()
         ]
         lines += [f"### {name or 'Of the file'}", "", *([part["description"], ""] if name else [])]
-        lines += [table("key | value | default | ", rows), ""]
+        lines += [table("key | value | default | meaning", rows), ""]
     return "\n".join(lines)
 
 

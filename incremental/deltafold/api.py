@@ -197,6 +197,7 @@ class Warehouse:
         publish: `plain`, as a plain Delta table too, which any engine reads and each refresh rewrites; `auto` while it
         is small; `fast`, never; `table`, as `auto`, and no column of a state is beside the answer.
         comment, table_properties, cluster_by: of the plain table.
+
         Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
         taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
         QueryError, and a source without data SourceError.

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from docs.build import PAGES as MADE
+from docs.build import list_keys
 from tests.spark.machine import PROJECT
 
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -24,6 +26,15 @@ def test_the_site_is_built(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warehouse" in (tmp_path / "reference" / "python-api.html").read_text()
+    backfill = (tmp_path / "how-to" / "backfill.html").read_text()
+    assert backfill.count('title="chunk: ') == 1, "the first use of a word of the glossary is a link to it"
+    long = [
+        (page.name, text[:60])
+        for page in tmp_path.rglob("*.html")
+        for text in re.findall(r"(?s)<(?:p|li)>(.*?)</(?:p|li)>", page.read_text())
+        if len(re.sub("<[^>]*>", "", text).split()) > 120
+    ]
+    assert long == []
 
 
 def test_the_pictures_are_what_the_script_draws(tmp_path: Path) -> None:
@@ -31,6 +42,13 @@ def test_the_pictures_are_what_the_script_draws(tmp_path: Path) -> None:
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert len(drawn) == 5
     assert drawn == {path.name: path.read_text() for path in (PROJECT / "docs" / "pictures").iterdir()}
+
+
+def test_the_reference_describes_every_field() -> None:
+    """Of records and keys, which end with their meaning; a docstring may name several fields together."""
+    made = [MADE["tuning"](), MADE["journal"](), list_keys()]
+    assert [line for page in made for line in page.splitlines() if line.endswith("|  |")] == []
+    assert "| `range_slices`, `range_intervals` | `256`, `16` | The number of slices" in made[0]
 
 
 def test_no_paragraph_is_long() -> None:

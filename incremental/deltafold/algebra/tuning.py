@@ -16,16 +16,14 @@ class CostRates:
     """The seconds and bytes of a machine with two cores; only their ratio matters, and measured epochs correct them.
 
     merge_seconds: one Delta MERGE of a state, its preparation included; rewrite_seconds: one rewrite of a state of at
-    most `small_state_bytes`; publish_seconds: one commit of a table that is only appended to or replaced.
-    recompute_seconds: running a query, comparing its answer with the view, and one commit.
-    term_seconds: planning and starting one more term of a change; round_seconds: one round of a loop.
+    most `small_state_bytes`; small_state_bytes: a larger one is merged; publish_seconds: one commit of a table that is
+    only appended to or replaced. recompute_seconds: running a query, comparing its answer with the view, and one
+    commit. term_seconds: planning and starting one more term of a change; round_seconds: one round of a loop.
     scan_bytes: bytes read in a second; operator_bytes: in a second, for each join, grouping or window of the whole
-    query, beyond reading them.
-    state_ratio: the ratio of a state's bytes to its input's; unskipped: the share of a join's other inputs that is
-    read.
-    rewound_bytes, few_bytes: an input that is read once for before and after, and a change that allows it.
-    changed_rounds, all_rounds: of a loop that ends by itself, those of a small change, and from the start;
-    cluster_rounds: of k-means whose points need not be read again.
+    query, beyond reading them. state_ratio: the ratio of a state's bytes to its input's; unskipped: the share of a
+    join's other inputs that is read. rewound_bytes, few_bytes: an input that is read once for before and after, and a
+    change that allows it. changed_rounds, all_rounds: of a loop that ends by itself, those of a small change, and from
+    the start; cluster_rounds: of k-means whose points need not be read again.
     """
 
     merge_seconds: float = 1.4

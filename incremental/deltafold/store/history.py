@@ -17,8 +17,9 @@ from deltafold.algebra.results.report import TAKEN_BACK, Report
 class Pin:
     """A source in an epoch: its versions before and after; before is None where the epoch reads all of its rows.
 
-    identity: Delta's id of the table (at `after` for a base table; earlier releases recorded that of the latest
-    version); commit: Delta's id of the commit that made `after`, empty where its writer gave it none.
+    before, after: Delta's versions; identity: Delta's id of the table (at `after` for a base table; earlier releases
+    recorded that of the latest version); commit: Delta's id of the commit that made `after`, empty where its writer
+    gave it none.
     """
 
     before: int | None
@@ -86,10 +87,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One of several epochs that together reach the pinned versions: its number, from 1, their count, their bytes.
+    """One of several epochs that together reach the pinned versions.
 
-    whole: a file with another deletion vector counts with its whole size, as in chunks of earlier releases; starts: the
-    version of each source before the first chunk, None where all of its rows are read.
+    number: its own, from 1; of: the number of them; bytes: the size of a chunk, as declared; whole: a file with another
+    deletion vector counts with its whole size, as in chunks of earlier releases; starts: the version of each source
+    before the first chunk, None where all of its rows are read.
     """
 
     number: int
@@ -142,10 +144,12 @@ WHOLE = Whole()
 class Intent:
     """An epoch at its start: everything that a second attempt needs to write exactly the same.
 
-    tables: the versions of the view's own tables, None for one that does not exist; constraints: the declared ones that
-    its sources fulfil after it; relied: those that they fulfilled before it too; states: for each state a digest of its
-    plan, then its stored columns (Layout.merged); lost: why it begins a generation, if a source lost rows that the last
-    epoch read; losses: the number of such epochs.
+    view: its name; generation, epoch: their numbers; fingerprint: of the query that the states were built from;
+    buckets: the number of partitions of each state; sources: their pins, by name; mode: how the epoch is run; extent:
+    all of the change, or a part of it (`part` in the file); tables: the versions of the view's own tables, None for one
+    that does not exist; constraints: the declared ones that its sources fulfil after it; relied: those that they
+    fulfilled before it too; states: for each state a digest of its plan, then its stored columns (Layout.merged); lost:
+    why it begins a generation, if a source lost rows that the last epoch read; losses: the number of such epochs.
     """
 
     view: str

@@ -74,7 +74,7 @@ def _no_secret(options: dict[str, str]) -> dict[str, str]:
 
 
 class StreamSource(Part):
-    """A stream of Spark's. schema_ddl is Spark DDL; a value in options may be `${VARIABLE}`, which is read when the
+    """A stream of Spark's. Its schema is Spark DDL; a value in options may be `${VARIABLE}`, which is read when the
     stream is opened, so that secrets are in no listing.
     """
 
@@ -125,7 +125,7 @@ class ExpirePart(Part):
 
 
 class FilesSource(Part):
-    """Input files. schema_ddl is Spark DDL and includes the partition column."""
+    """Input files. Their schema is Spark DDL and includes the partition column."""
 
     path: FolderOrStore
     """A folder or a URI; with `partition_by: day` the files are in `day=2013-01-01/` below it."""
