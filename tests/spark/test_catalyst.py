@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import date
 from typing import Any
 from unittest import mock
 
+import pytest
 from py4j.clientserver import JavaClient  # type: ignore[import-untyped]
+from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -59,3 +63,29 @@ def test_texts_and_numbers_are_not_converted(spark: SparkSession) -> None:
     asked.assert_not_called()
     items = catalyst.jvm(spark).java.util.ArrayList(["a", date(2024, 1, 2), None])
     assert (str(items.get(1)), items.get(2)) == ("2024-01-02", None)
+
+
+def test_objects_are_released_together(spark: SparkSession) -> None:
+    """Protects from a message for each object, which takes Python and Java as long as half a call."""
+    gateway: Any = spark.sparkContext._gateway
+    client, sent = gateway._gateway_client, list[str]()
+    objects = [catalyst.jvm(spark).java.lang.StringBuilder("x") for _ in range(300)]
+    last: str = objects[-1]._target_id
+    address: Any = JavaObject
+    send = JavaClient.send_command
+
+    def noted(client: JavaClient, command: str, *rest: Any, **named: Any) -> Any:
+        sent.append(command)
+        return send(client, command, *rest, **named)
+
+    with mock.patch.object(JavaClient, "send_command", noted):
+        objects.clear()
+        until = time.monotonic() + 30
+        while client.finalizer_deque:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert not any(command.startswith(RELEASE) for command in sent)
+    with pytest.raises(Py4JError, match="does not exist"):
+        for _ in range(100):  # the last messages may be on their way
+            address(last, client).length()
+            time.sleep(0.05)

@@ -7,6 +7,7 @@ object; only `language/` and `dataflow/lowering.py` use its methods. `JavaError`
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, cast
@@ -42,6 +43,8 @@ PYSPARK_CLASSES = (
 )
 
 
+RELEASE = "m\nd\n{}\ne\n"  # Py4J's message that releases a Java object
+RELEASED_AT_ONCE = 200
 PLAIN = (str, int, bool, float, type(None))  # types of arguments that Py4J sends as they are
 
 
@@ -116,6 +119,49 @@ def convert_plain_values_at_once() -> None:
     converters: list[Any] = cast(Any, protocol).INPUT_CONVERTER
     if not any(isinstance(converter, Converters) for converter in converters):
         converters[:] = [Converters([*converters])]
+
+
+def release_objects_in_batches(gateway: J) -> None:
+    """Make Py4J's thread release Java objects that Python no longer uses by one message for many (D-218).
+
+    Does nothing to a gateway whose Python threads share connections, which has no such thread.
+    """
+    client = gateway._gateway_client
+    waiting = getattr(client, "finalizer_deque", None)
+    if waiting is None:
+        return
+
+    def release(target: str, enqueue: bool = True) -> None:  # noqa: FBT001, FBT002  as Py4J calls it
+        if enqueue:
+            waiting.appendleft((client, target))
+            return
+        targets = [target]
+        while len(targets) < RELEASED_AT_ONCE and waiting:
+            task = waiting.pop()
+            if not isinstance(task, tuple):
+                waiting.append(task)  # the end of the thread
+                break
+            targets.append(cast(Any, task)[1])
+        _release(client, targets)
+
+    client.garbage_collect_object = release
+
+
+def _release(client: J, targets: list[str]) -> None:
+    """Send the messages that release objects at once, then read their answers."""
+    if not client.is_connected:
+        return
+    connection = None
+    try:
+        connection = client._get_connection()
+        connection.socket.sendall("".join(map(RELEASE.format, targets)).encode())
+        for _ in targets:
+            connection.stream.readline()
+        client._give_back_connection(connection)
+    except Exception as error:  # the JVM has ended, which the next call reports, or refuses: the thread goes on
+        if connection is not None:
+            connection.close()
+        logging.getLogger(__name__).debug("Java objects were not released: %s", error)
 
 
 def is_java_instance(java: J, name: str) -> bool:

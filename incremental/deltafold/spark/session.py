@@ -208,6 +208,7 @@ def _launch(settings: dict[str, str]) -> SparkSession:
         spark = _begin(conf, gateway)  # secrets are not on the command line, which every user can list
     catalyst.remember_classes(gateway.jvm)
     catalyst.convert_plain_values_at_once()
+    catalyst.release_objects_in_batches(gateway)
     if settings.get(CATALOG) == "hive":
         _check_metastore(spark)
     if is_laptop(settings["spark.master"]):

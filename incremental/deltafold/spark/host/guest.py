@@ -91,6 +91,7 @@ def _connect(file: Path, host: Host) -> SparkSession:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     catalyst.remember_classes(gateway.jvm)
     catalyst.convert_plain_values_at_once()
+    catalyst.release_objects_in_batches(gateway)
     attached = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
     return SparkSession(attached, java.sql.SparkSession.getDefaultSession().get().newSession())
 
