@@ -14,6 +14,7 @@ from deltafold.algebra.errors import ChangedQueryError, QueryError, RefusedError
 from deltafold.api import Policy
 from deltafold.spark import catalyst
 from tests.language.schemas import read_query
+from tests.night import every
 from tests.sandbox import MemorySandbox, checked, rows
 
 
@@ -45,7 +46,7 @@ def test_python_function_in_a_group_by(sandbox: MemorySandbox) -> None:
     ],
     ids=["count", "collect", "pivot", "isEmpty"],
 )
-@pytest.mark.parametrize("policy", ["incremental", "auto", "definition"])
+@pytest.mark.parametrize("policy", every(3, ["incremental", "auto", "definition"]))
 def test_a_function_that_runs_an_action_is_refused(
     sandbox: MemorySandbox, query: Callable[[DataFrame], DataFrame], policy: Policy
 ) -> None:

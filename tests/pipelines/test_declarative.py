@@ -20,6 +20,7 @@ from deltafold.pipelines.graph import Graph
 from deltafold.pipelines.project_run import OpenProject, ProjectRefusedError, Selection, run_project
 from tests.cli.calling import call
 from tests.crash.points import Killed
+from tests.night import night
 from tests.properties.comparing import difference
 
 SPEC = """
@@ -220,6 +221,7 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
     assert described is not None and described["partitionColumns"] == ["kind"]
 
 
+@night
 def test_what_reads_a_failed_streaming_table_is_skipped(shop: Shop) -> None:
     """And only that: the next run finishes what is missing, and takes no row twice."""
     shop.sql(

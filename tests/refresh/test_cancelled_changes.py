@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltafold.refresh import full_recompute, incremental_refresh
-from tests.night import night
+from tests.night import every
 from tests.sandbox import MemorySandbox, checked, confirm, rows
 
 DISTINCT = "select q, count(distinct k) n from t group by q"
@@ -25,7 +25,7 @@ def test_inner_state_changes_but_the_answer_does_not(sandbox: MemorySandbox) -> 
     assert rows(view) == [(1, 1), (2, 1)]
 
 
-@pytest.mark.parametrize("policy", ["incremental", pytest.param("auto", marks=night), "definition"])
+@pytest.mark.parametrize("policy", every(3, ["incremental", "auto", "definition"]))
 def test_interrupted_epoch_of_a_compaction_is_finished(
     sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:

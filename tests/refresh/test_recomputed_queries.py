@@ -76,7 +76,7 @@ def tables(sandbox: MemorySandbox) -> MemorySandbox:
     return sandbox.sources({"t": ("k int, v int, s string", rows), "u": ("k int", [(1,), (4,)])})
 
 
-@pytest.mark.parametrize("case", every(3, RECOMPUTED))
+@pytest.mark.parametrize("case", every(4, RECOMPUTED))
 def test_recomputed_by_auto(tables: MemorySandbox, case: str) -> None:
     with pytest.raises(RefusedError):
         tables.another(RECOMPUTED[case]).explain()

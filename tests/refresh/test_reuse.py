@@ -35,7 +35,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("case", every(3, TAKEN))
+@pytest.mark.parametrize("case", every(6, TAKEN))
 def test_a_state_is_taken_over(sold: MemorySandbox, case: str) -> None:
     """Where the sources stand still there is one epoch, which reads no source."""
     old, new = TAKEN[case]

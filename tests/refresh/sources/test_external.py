@@ -75,12 +75,13 @@ def declared(sandbox: MemorySandbox, toy: Toy) -> View:
 
 
 @pytest.mark.parametrize("finds", [False, True], ids=["compared", "found"])
-def test_any_change_is_exact(sandbox: MemorySandbox, finds: bool) -> None:
+def test_any_change_is_exact(sandbox: MemorySandbox, finds: bool, long: bool) -> None:
     """Protects from inserts, overwrites, deleted copies of a row, and rollbacks that are counted wrong."""
     rng, toy = random.Random(7), Toy(sandbox.spark, finds, [[(1, 1), (1, 1), (2, 5)]])
     view = declared(sandbox, toy)
     checked(view)
-    for change in ("insert", "delete", "overwrite", "rollback", "nothing", "empty", "insert"):
+    changes = ("insert", "delete", "overwrite", "rollback", "nothing", "empty", "insert")
+    for change in changes if long else changes[:4]:
         rows = [*toy.versions[-1]]
         match change:
             case "insert":

@@ -44,7 +44,7 @@ def moved(sandbox: MemorySandbox) -> None:
     sandbox.write("t", sandbox.spark.createDataFrame(values, SECOND), "reshape")
 
 
-@pytest.mark.parametrize("query", every(3, NAMED))
+@pytest.mark.parametrize("query", every(4, NAMED))
 def test_a_query_that_names_its_columns_goes_on(sandbox: MemorySandbox, query: str) -> None:
     sandbox.source("t", FIRST, [(1, 1, "x", 1), (2, 2, "y", 2), (1, 2, "z", 3)])
     view = sandbox.view(NAMED[query])
@@ -57,7 +57,7 @@ def test_a_query_that_names_its_columns_goes_on(sandbox: MemorySandbox, query: s
     assert (report.verdict, report.generation) == ("applied", 1)
 
 
-@pytest.mark.parametrize("query", BY_POSITION)
+@pytest.mark.parametrize("query", every(2, BY_POSITION))
 def test_a_query_that_takes_columns_by_position_does_not(sandbox: MemorySandbox, query: str) -> None:
     sandbox.source("t", FIRST.replace("string", "int"), [(1, 1, 5, 1), (2, 2, 6, 2)])
     view = sandbox.view(BY_POSITION[query])
