@@ -50,7 +50,7 @@ COMMON = {
     "deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "phases": [Phase.generate],
     "print_blob": True,
 }  # fmt: skip
-settings.register_profile("day", max_examples=3, derandomize=True, **COMMON)  # type: ignore[arg-type]
+settings.register_profile("day", max_examples=2, derandomize=True, **COMMON)  # type: ignore[arg-type]
 settings.register_profile("night", max_examples=1200, **COMMON)  # type: ignore[arg-type]
 
 
