@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -105,11 +106,19 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
         ("pipeline.yaml", DECLARATION + "chunk: 2g\n", "`chunk` is for a pipeline of one query"),
         ("pipeline.yaml", DECLARATION + "check: {schedule: 0 4 * * *}\n", "`check.schedule` is for a pipeline of one"),
         ("pipeline.yaml", DECLARATION.replace("*.sql", "*.txt"), "there is no such file"),
+        (
+            "pipeline.yaml",
+            "sources: {a: {view: b}}\ndatasets: datasets/*.sql\n",
+            "sources.a.view: datasets cannot",
+        ),
         ("query.sql", "select 1", "the pipeline has `datasets`, too"),
     ],
 )
 def test_refusals(home: Path, name: str, text: str, message: str) -> None:
+    """Also where the project is described, without Spark."""
     (home / name).write_text(text)
+    with pytest.raises(DeclarationError, match=re.escape(message)):
+        folder_project.describe_project(home)
     try:
         refusals = "\n".join(folder_project.load_project(home).refusals)
     except DeclarationError as error:

@@ -38,7 +38,6 @@ from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy
 
 if TYPE_CHECKING:
-    from deltafold.algebra.sources import SourceDeclaration
     from deltafold.pipelines.declaration.sources import Source
 
 POLICIES: Mapping[str, RefreshPolicy] = {"incremental": "incremental_strict", "auto": "auto", "definition": "full"}
@@ -63,7 +62,7 @@ def load_project(folder: Path) -> Project:
         folder=folder,
         storage=f"{root.rstrip('/')}/{folder.name}",
         datasets=tuple(datasets),
-        sources=_declare_sources(path, declaration),
+        sources={name: declare(source) for name, source in declaration.sources.items()},
         settings=declaration.spark.settings,
         spark=declaration.spark.model_dump(include={"master", "memory", "warm"}, exclude_none=True),
         refusals=tuple(refusals),
@@ -73,7 +72,11 @@ def load_project(folder: Path) -> Project:
 def _read_datasets(
     folder: Path, path: Path, declaration: Declaration, files_part: DatasetsPart
 ) -> tuple[list[Dataset], list[str]]:
-    """Return the datasets of a folder, and what is refused."""
+    """Return the datasets of a folder, and what is refused. Raises DeclarationError for a source that is a view."""
+    if view := next((name for name, source in declaration.sources.items() if source.view), None):
+        raise DeclarationError(
+            f"{path}: sources.{view}.view: datasets cannot read another pipeline's view. Move its query to them."
+        )
     refusals = list[str]()
     files = _find_files(folder, files_part)
     for file in files:
@@ -191,11 +194,3 @@ def _sentence(where: str, error: ValidationError) -> str:
     if mistake["type"] == "extra_forbidden":
         return f"{where}: unknown option `{key}`. {suggest_nearest(key, DatasetPart.model_fields)}"
     return f"{where}: {key}: {mistake['msg']}. Correct it."
-
-
-def _declare_sources(path: Path, declaration: Declaration) -> dict[str, SourceDeclaration]:
-    if view := next((name for name, source in declaration.sources.items() if source.view), None):
-        raise DeclarationError(
-            f"{path}: sources.{view}.view: datasets cannot read another pipeline's view. Move its query to them."
-        )
-    return {name: declare(source) for name, source in declaration.sources.items()}
