@@ -17,6 +17,7 @@ A selection names all of these nodes, as it does for dbt; only datasets are refr
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -24,6 +25,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, Field, ValidationError
 
 from deltafold.algebra.errors import DeltafoldWarning
+from deltafold.algebra.local_path import locate_folder
 from deltafold.algebra.sqltext import table_name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.described_project import (
@@ -267,7 +269,7 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
         name=content.metadata.project_name or folder.name,
         folder=folder,
         storage=str(folder / STORAGE),
-        tables=tables,
+        tables=None if tables is None else locate_folder("tables", tables),
         datasets=tuple(model.dataset for model in models if not model.refusal),
         nodes=content.selectable,
         refusals=tuple(refusals),
@@ -334,12 +336,19 @@ def describe_project(manifest: Path) -> ProjectDescription:
 
 
 def _describe_sources(content: _Manifest) -> Iterator[tuple[str, DescribedSource]]:
-    """Yield what no model writes: sources, as SOURCE.TABLE, seeds and snapshots, as their names."""
+    """Yield what no model writes: sources, as SOURCE.TABLE, seeds and snapshots, as their names.
+
+    Of several packages that have the same name, only the project itself has it without its package before.
+    """
     others = [node for node in content.nodes.values() if node.resource_type in SELECTABLE - {MODEL}]
-    for name, each in (
-        *((f"{source.source_name}.{source.name}", source) for source in content.sources.values()),
-        *((node.name, node) for node in others),
-    ):
+    named = [
+        *((f"{source.source_name}.{source.name}", source.package_name, source) for source in content.sources.values()),
+        *((node.name, node.fqn[0], node) for node in others),
+    ]
+    packages = Counter(name for name, _, _ in named)
+    for short, package, each in named:
+        is_short = packages[short] == 1 or package == content.metadata.project_name
+        name = short if is_short else f"{package}.{short}"
         table = ".".join(table_name_parts(each.relation_name or "") or ()).lower()
         yield (
             name,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from deltafold.algebra.local_path import locate_folder
 from deltafold.algebra.sqltext import table_name_parts
 from deltafold.pipelines import dbt, folder_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -88,6 +89,7 @@ class ProjectFiles:
 def find_project(path: Path, tables: str | None = None) -> ProjectFiles | None:
     """Return the project at a path: a file that declares one, or a folder that has such a file; None for others."""
     path = path.absolute()
+    tables = None if tables is None else locate_folder("tables", tables)  # another process opens the project
     if path.name in SPEC_NAMES:
         return ProjectFiles(kind="spark", path=path)
     if path.suffix == ".json":
