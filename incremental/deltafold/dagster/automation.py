@@ -374,7 +374,8 @@ def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefiniti
             if before.get(name) != version
         ]
         if not events:
-            unknown = [following.unknown_location(pipeline, name) for name in others if name not in seen]
+            tables = {name: pipeline.declaration.sources[name].table for name in others if name not in seen}
+            unknown = [following.unknown_location(table, name, pipeline.name) for name, table in tables.items()]
             return dg.SkipReason(" ".join([*([f"No new version of {', '.join(seen)}."] if seen else []), *unknown]))
         return dg.SensorResult(asset_events=events, cursor=json.dumps(before | after, sort_keys=True))
 

@@ -240,7 +240,11 @@ def step_of(assets: dg.AssetsDefinition) -> Step:
     if step is None:
         names = ", ".join(sorted(key.to_user_string() for key in assets.keys))
         raise UsageError(f"asset {names}: it is not maintained by Deltafold. Name the Delta table that it writes.")
-    return replace(step, datasets=tuple(_rekey(dataset, assets) for dataset in step.datasets))
+    return replace(
+        step,
+        datasets=tuple(_rekey(dataset, assets) for dataset in step.datasets),
+        project=step.project and step.project.rekey(assets),
+    )
 
 
 def _rekey(dataset: Dataset, assets: dg.AssetsDefinition) -> Dataset:

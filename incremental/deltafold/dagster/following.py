@@ -16,7 +16,7 @@ The next refresh detects a table that is dropped, renamed or pointed elsewhere.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 from filelock import FileLock, Timeout
@@ -25,6 +25,9 @@ from deltafold.dagster import metadata
 from deltafold.dagster.dataset_step import Dataset
 from deltafold.dagster.folders import delta_version
 from deltafold.pipelines.catalogue import Pipeline
+
+if TYPE_CHECKING:
+    from deltafold.dagster.project_step import ProjectAssets
 
 _LAST_BACKFILLS = 100  # the newest; a filter by status has no public name
 _UNDER_WAY = [status for status in dg.DagsterRunStatus if status.name not in ("SUCCESS", "FAILURE", "CANCELED")]
@@ -167,10 +170,21 @@ def find_location(dataset: Dataset, source: str, instance: dg.DagsterInstance) -
     return recorded.get(declared.table) if isinstance(recorded, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def unknown_location(pipeline: Pipeline, source: str) -> str:
-    """Return the reason for skipping a source whose path is unknown, and the fix."""
-    table = pipeline.declaration.sources[source].table
+def find_project_location(project: "ProjectAssets", source: str, instance: dg.DagsterInstance) -> str | None:
+    """Return the path of a table that a project reads and others write; None before a refresh has found it."""
+    if path := project.project.sources[source].delta:
+        return path
+    for dataset in project.project.datasets:
+        if source in dataset.reads and dataset.relation in project.datasets:
+            recorded: Any = last_metadata(instance, project.keys[dataset.relation]).get(metadata.LOCATIONS)
+            if isinstance(recorded, dict) and source in recorded:
+                return recorded[source]  # pyright: ignore[reportUnknownVariableType]
+    return None
+
+
+def unknown_location(table: str | None, source: str, reader: str) -> str:
+    """Return the reason for skipping a source whose path is unknown, and the fix; reader: what has to be refreshed."""
     return (
-        f"The location of table {table} (source {source}) is not known. Refresh {pipeline.name} once, since only Spark "
-        "can query the catalog."
+        f"The location of table {table} (source {source}) is not known. Refresh {reader} once, since only Spark can "
+        "query the catalog."
     )

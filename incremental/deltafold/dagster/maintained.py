@@ -19,7 +19,7 @@ from deltafold.dagster import following
 from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
 from deltafold.dagster.folders import delta_version
 from deltafold.dagster.landing_step import landing_step
-from deltafold.dagster.project_step import project_step, translate_project
+from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, find_lander, replace_attributes
 from deltafold.pipelines import catalogue, folder_project
@@ -391,31 +391,53 @@ def landing_assets(
     return [step(pipeline, source) for pipeline in loaded for source in pipeline.landed]
 
 
-def source_tables(*assets: dg.AssetsDefinition) -> Sequence[dg.SourceAsset]:
-    """Return the Delta tables that datasets read and others write, as `watched_table` does, without a condition.
+def source_tables(
+    *assets: dg.AssetsDefinition, automation_condition: dg.AutomationCondition[Any] | None = None
+) -> Sequence[dg.SourceAsset]:
+    """Return the Delta tables that datasets read and others write, as `watched_table` does.
 
     A table that is declared by its name in the catalog is observed at the path that the last refresh found.
 
     Args:
         assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+        automation_condition: when they are observed, such as `AutomationCondition.on_cron("* * * * *")`.
 
     Raises:
         UsageError: for assets of any other kind.
     """
     tables: dict[dg.AssetKey, dg.SourceAsset] = {}
-    for dataset in (dataset for each in assets for dataset in step_of(each).datasets):
+    steps = [step_of(each) for each in assets]
+    for project in (step.project for step in steps if step.project):
+        read = {name for each in project.project.datasets if each.relation in project.datasets for name in each.reads}
+        for name, source in project.project.sources.items():
+            if name in read and not source.lands:
+                key = project.keys[name]
+                address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
+                locate = partial(_locate_of_project, project, name)
+                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
+    for dataset in (dataset for step in steps for dataset in step.datasets):
         for name, source in dataset.pipeline.declaration.sources.items():
             if (source.delta or source.table) and not find_lander(dataset.pipeline, name):
                 address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
                 locate = partial(_locate, dataset, name)
-                tables[dataset.sources[name]] = _observable(dataset.sources[name], address, locate)
+                key = dataset.sources[name]
+                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
     return list(tables.values())
 
 
 def _locate(dataset: Dataset, source: str, instance: dg.DagsterInstance) -> str:
     path = following.find_location(dataset, source, instance)
     if path is None:
-        raise dg.Failure(following.unknown_location(dataset.pipeline, source), allow_retries=False)
+        table = dataset.pipeline.declaration.sources[source].table
+        raise dg.Failure(following.unknown_location(table, source, dataset.name), allow_retries=False)
+    return path
+
+
+def _locate_of_project(project: ProjectAssets, source: str, instance: dg.DagsterInstance) -> str:
+    path = following.find_project_location(project, source, instance)
+    if path is None:
+        table, name = project.project.sources[source].table, project.project.name
+        raise dg.Failure(following.unknown_location(table, source, name), allow_retries=False)
     return path
 
 

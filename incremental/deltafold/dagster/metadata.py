@@ -211,6 +211,11 @@ def of_lineage(description: Description, sources: Mapping[str, dg.AssetKey]) -> 
     }
 
 
+def of_shared(shared: Mapping[str, int]) -> Metadata:
+    """Return the changes that a run of a project read once for several datasets, empty if there are none."""
+    return {"changes read once": _table(("table", "datasets"), [*shared.items()])} if shared else {}
+
+
 def of_locations(paths: Mapping[str, str]) -> Metadata:
     """Return the paths of the tables that a refresh read by name, empty if there are none."""
     return {LOCATIONS: dg.MetadataValue.json(dict(paths))} if paths else {}

@@ -11,7 +11,7 @@ A step that Dagster tries again refreshes all that is selected again, so that it
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -53,6 +53,11 @@ class ProjectAssets:
     landings: Mapping[str, dg.AssetSpec]
     keys: Mapping[str, dg.AssetKey]
     checks: tuple[dg.AssetCheckSpec, ...]
+
+    def rekey(self, assets: dg.AssetsDefinition) -> "ProjectAssets":
+        """Return the project with the keys that its sources and datasets have in the assets now."""
+        renamed = current_keys([*self.landings.values(), *self.datasets.values()], assets)
+        return replace(self, keys={name: renamed.get(key, key) for name, key in self.keys.items()})
 
 
 def translate_project(
@@ -135,8 +140,7 @@ def _run(
     context: dg.AssetExecutionContext, assets: ProjectAssets, resource_key: str | None, config: RefreshConfig
 ) -> Iterator[Result]:
     """Yield the results of what is selected; raises Failure at the end if one failed."""
-    renamed = current_keys([*assets.landings.values(), *assets.datasets.values()], context.assets_def)
-    keys = {name: renamed.get(key, key) for name, key in assets.keys.items()}
+    keys = assets.rekey(context.assets_def).keys
     asked = context.selected_asset_keys
     checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
     asked_checks = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
@@ -189,12 +193,17 @@ def _of_test(key: dg.AssetKey, test: DescribedTest, done: TestResult) -> dg.Asse
 def maintain_project(
     context: dg.OpExecutionContext, assets: ProjectAssets, resource_key: str | None, retention_hours: float
 ) -> Mapping[str, dg.MetadataValue]:
-    """Maintain the datasets of a project, and return what was done, by their keys. Raises Failure if one failed."""
+    """Maintain the datasets of a project, and return what was done, by their keys. Raises Failure if one failed.
+
+    Those that were copied into more buckets are materialised.
+    """
     names = tuple(
         each.relation for each in assets.project.datasets if each.is_view and each.relation in assets.datasets
     )
     task = ProjectTask(maintained=names, retention_hours=retention_hours, show_rows=assets.project.show_rows)
     result = find_runner(context, resource_key).run_project(context, assets.files, task)
+    for event in _report_copies(assets, result):
+        context.log_event(event)
     if result.faults:
         raise together({name: failure_of(fault) for name, fault in result.faults.items()})
     return {
@@ -202,6 +211,20 @@ def maintain_project(
         for name, done in result.upkeep.items()
         for what, value in metadata.of_upkeep(done).items()
     }
+
+
+def _report_copies(assets: ProjectAssets, result: ProjectResult) -> Iterator[dg.AssetMaterialization]:
+    """Yield the events of datasets that maintenance has copied, with the tags that their own step would give."""
+    for dataset in assets.project.datasets:
+        if (copied := result.views.get(dataset.relation)) is not None:
+            version = metadata.data_version(copied.report.generation, copied.report.epoch)
+            made = _of_view(assets.project, assets.keys, dataset, copied, {dataset.relation: version}, result)
+            yield dg.AssetMaterialization(
+                assets.keys[dataset.relation],
+                description=copied.report.sentence,
+                metadata=made.metadata,
+                tags=metadata.version_tags(version, assets.datasets[dataset.relation].code_version or "", {}),
+            )
 
 
 def _materialise(
@@ -217,7 +240,7 @@ def _materialise(
         yield dg.MaterializeResult(asset_key=keys[source], metadata=metadata.of_landing(landing), data_version=version)
     for dataset in assets.project.datasets:
         if (done := result.views.get(dataset.relation)) is not None:
-            yield _of_view(assets.project, keys, dataset, done, versions)
+            yield _of_view(assets.project, keys, dataset, done, versions, result)
         elif (table := result.tables.get(dataset.relation)) is not None:
             yield _of_table(keys[dataset.relation], table)
 
@@ -228,11 +251,13 @@ def _of_view(
     dataset: DescribedDataset,
     done: RefreshedView,
     versions: Mapping[str, str],
+    result: ProjectResult,
 ) -> dg.MaterializeResult[Any]:
     """Return the materialisation of a maintained dataset; versions: the data versions of what the run wrote."""
     report, lineage = done.report, done.description.lineage
     read = {name for origins in lineage.values() for name, _ in origins}
-    found = {name: name if name in keys else project.find_source(name) for name in read}
+    found = {name: name if name in keys else project.find_source(name) for name in (*read, *result.locations)}
+    located = {found[name] or name: path for name, path in result.locations.items()}
     # Dagster itself tags the versions that it looked up before the step, and would show the asset as outdated.
     inputs = {keys[name]: versions[name] for name in dataset.reads if name in versions}
     return dg.MaterializeResult(
@@ -240,8 +265,10 @@ def _of_view(
         metadata={
             **metadata.of_lineage(done.description, {name: keys[of] for name, of in found.items() if of}),
             **metadata.of_refresh(report, {}),
+            **metadata.of_shared(result.shared),
             **metadata.view_metadata(done),
             **metadata.state_metadata(done.description),
+            **metadata.of_locations({name: located[name] for name in dataset.reads if name in located}),
         },
         data_version=dg.DataVersion(versions[dataset.relation]),
         tags=metadata.input_tags(inputs),

@@ -5,7 +5,7 @@ As in `tasks`, the task and its result are plain data, and errors show no value 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,13 +17,12 @@ from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
 from deltafold.algebra.sqltext import quoted
 from deltafold.pipelines.described_project import DescribedTest
-from deltafold.pipelines.project_files import name_lineage
+from deltafold.pipelines.project_files import name_lineage, name_relation
 from deltafold.pipelines.tasks import RefreshedView, TaskFault, describe_view, explain_fault
 
 if TYPE_CHECKING:
     from deltafold.pipelines.graph import Parts
     from deltafold.pipelines.project_run import OpenProject
-    from deltafold.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,9 @@ class TestResult:
 class ProjectResult:
     """What a task has done, by the names of landed sources, the relations of datasets, and the ids of tests.
 
-    skipped: with the datasets that failed. faults: also of datasets that the task was not asked for, but reads.
+    views: those that were refreshed, or copied into more buckets by maintenance; shared: by location, how many datasets
+    used a change that was read once; locations: of the tables that were read, by their names in a description; skipped:
+    with the datasets that failed; faults: also of datasets that the task was not asked for, but reads.
     """
 
     landings: dict[str, Landing] = field(default_factory=dict[str, Landing])
@@ -58,6 +59,8 @@ class ProjectResult:
     verifications: dict[str, Verification] = field(default_factory=dict[str, Verification])
     tests: dict[str, TestResult] = field(default_factory=dict[str, "TestResult"])
     upkeep: dict[str, Upkeep] = field(default_factory=dict[str, Upkeep])
+    shared: dict[str, int] = field(default_factory=dict[str, int])
+    locations: dict[str, str] = field(default_factory=dict[str, str])
     faults: dict[str, TaskFault] = field(default_factory=dict[str, TaskFault])
     skipped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
@@ -103,7 +106,7 @@ class ProjectTask:
             if self.datasets:
                 self._refresh(opened, keys, result, progress)
             for name in filter(result.is_complete, relations):
-                self._check(opened, name, opened.views.get(keys[name]), result, progress)
+                self._check(opened, name, keys[name], result, progress)
         return result
 
     def _refresh(
@@ -120,7 +123,10 @@ class ProjectTask:
             return fault.sentence
 
         selection = Selection(exactly=self.datasets, full_refresh_all=self.rebuild)
-        for done in run_project(opened, selection, progress, explain).datasets:
+        report = run_project(opened, selection, progress, explain)
+        result.shared.update(report.shared)
+        result.locations.update(_find_locations(opened, [keys[name] for name in self.datasets]))
+        for done in report.datasets:
             if done.error_type:  # also one that is read as it is: its readers are only skipped
                 result.faults[done.name] = faults[done.error]
             elif done.name not in self.datasets or done.outcome == KEPT:
@@ -133,14 +139,17 @@ class ProjectTask:
                 result.tables[done.name] = _describe_table(opened, keys[done.name], done.rows or 0)
 
     def _check(
-        self, opened: OpenProject, name: str, view: View | None, result: ProjectResult, progress: Callable[[str], None]
+        self, opened: OpenProject, name: str, key: Parts, result: ProjectResult, progress: Callable[[str], None]
     ) -> None:
         """Compare, test and maintain a dataset, as far as that is asked for; a failure is added to the result."""
+        view = opened.views.get(key)
         try:
             if view is not None and name in self.verified:
                 result.verifications[name] = view.verify(self.share)
             if view is not None and name in self.maintained:
-                result.upkeep[name] = view.maintain(self.retention_hours, progress)
+                result.upkeep[name] = done = view.maintain(self.retention_hours, progress)
+                if done.grown is not None:
+                    result.views[name] = _describe_view(opened, key, done.grown)
         except LostSparkError:
             raise
         except Exception as error:
@@ -183,6 +192,15 @@ def _describe_view(opened: OpenProject, key: Parts, report: Report) -> Refreshed
     described = view.description()
     lineage = name_lineage(opened, key, described.lineage)
     return describe_view(view, report, replace(described, lineage=lineage))
+
+
+def _find_locations(opened: OpenProject, keys: Sequence[Parts]) -> Iterator[tuple[str, str]]:
+    """Yield the tables that datasets read and no dataset is, with their paths, which only Spark can look up."""
+    tables = opened.warehouse.tables()
+    relations = {each for key in keys for each in opened.reads.reads[key].values() if each.node is None}
+    for relation in relations:
+        if relation.source in tables:
+            yield name_relation(opened, relation), tables[relation.source].path
 
 
 def _describe_table(opened: OpenProject, key: Parts, rows: int) -> WrittenTable:
