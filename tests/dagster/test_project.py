@@ -23,6 +23,7 @@ from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask
 from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
 from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
@@ -85,16 +86,25 @@ class Pretended(dg.ConfigurableResource):
         if isinstance(task, MaintainTask):
             MAINTAINED.append(pipeline.name)
             return MaintainedView(UPKEEP)
-        report = Report(view=pipeline.name, epoch=1, generation=1, verdict="applied", sentence="refreshed")
-        address: Any = {"table": "", "version": 0, "generation": 1, "epoch": 1, "columns": (), "finished": ""}
-        return RefreshedView(
-            report=report,
-            description=described(pipeline.name),
-            rows=1,
-            address=Address(view=pipeline.name, path="/wh", **address),
-            history=(),
-            locations={},
-        )
+        return refreshed(pipeline.name)
+
+    def run_project(self, context: object, files: object, task: ProjectTask) -> ProjectResult:
+        assert task.maintained
+        copied = {name: refreshed(name) for name in task.maintained[:1]}
+        return ProjectResult(upkeep=dict.fromkeys(task.maintained, UPKEEP), views=copied)
+
+
+def refreshed(name: str) -> RefreshedView:
+    report = Report(view=name, epoch=1, generation=1, verdict="applied", sentence="refreshed")
+    address: Any = {"table": "", "version": 0, "generation": 1, "epoch": 1, "columns": (), "finished": ""}
+    return RefreshedView(
+        report=report,
+        description=described(name),
+        rows=1,
+        address=Address(view=name, path="/wh", **address),
+        history=(),
+        locations={},
+    )
 
 
 def described(name: str) -> Description:
@@ -388,6 +398,32 @@ def test_a_view_reads_another_and_one_job_maintains_both() -> None:
     assert done.success and MAINTAINED == ["marts__revenue", "top"]
 
 
+def test_what_maintenance_copies_in_a_project_is_materialised(tmp_path: Path) -> None:
+    """Protects from readers that look up to date; under the keys of a module with a prefix."""
+    sales.commit(tmp_path / "orders", 3)
+    (tmp_path / "pipeline.yaml").write_text("sources: {orders: {delta: orders}}\ndatasets: '*.sql'\n")
+    for name, query in {"sums": QUERY, "tops": "SELECT max(revenue) AS m FROM sums"}.items():
+        (tmp_path / f"{name}.sql").write_text(query)
+    module = ModuleType("module")
+    module.__dict__["datasets"] = df.deltafold_assets(tmp_path)
+    assets: Any = dg.load_assets_from_modules([module], key_prefix="shop")
+    [watched] = df.source_tables(*assets)
+    job = df.maintenance_job(*assets)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, resources={"deltafold": Pretended()})
+        [event] = done.get_asset_materialization_events()
+        assert (
+            dg.Definitions(assets=[watched])
+            .resolve_implicit_global_asset_job_def()
+            .execute_in_process(instance=instance)
+            .success
+        )
+        version = instance.get_latest_data_version_record(dg.AssetKey("orders"))
+    assert event.asset_key == dg.AssetKey(["shop", tmp_path.name, "sums"])
+    assert (event.step_materialization_data.materialization.tags or {})["dagster/data_version"] == "1.1"
+    assert version is not None and version.asset_observation is not None
+
+
 def test_a_watched_table_has_the_version_of_its_log(tmp_path: Path) -> None:
     sales.commit(tmp_path / "orders", 3)
     watched = df.watched_table("raw/orders", str(tmp_path / "orders"))
@@ -411,7 +447,7 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
     assert content["attributes"]["query"] == "revenue.sql" and (folder / "revenue.sql").is_file()
     content["type"] = "deltafold.dagster.MaintainedView"
     content["attributes"]["sources"]["orders"]["asset"] = "raw/orders"
-    attributes = {"group_name": "marts", "automation_condition": "{{ automation_condition.eager() }}"}
+    attributes = {"group_name": "marts", "automation_condition": "{{ dg.AutomationCondition.eager() }}"}
     content["attributes"] |= {"retries": {"max_retries": 5}, "op_tags": {"team": "shop"}, "pool": "spark"}
     content["post_processing"] = {"assets": [{"target": "*", "attributes": attributes}]}
     (folder / "defs.yaml").write_text(yaml.safe_dump(content))
@@ -424,6 +460,32 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
         assert op.retry_policy == dg.RetryPolicy(5, 10, dg.Backoff.EXPONENTIAL)
         assert (op.tags["team"], op.pool) == ("shop", "spark")
         assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
+
+
+def test_a_component_has_upkeep_watched_tables_and_translations_where_they_are_asked_for(sandbox: Any) -> None:
+    folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
+    content = yaml.safe_load((folder / "defs.yaml").read_text())
+    content["attributes"]["sources"]["rates"] = {"delta": "data/rates"}
+    content["attributes"] |= {"maintain": "0 3 * * 0", "watch_tables": "* * * * *"}
+    (folder / "defs.yaml").write_text(yaml.safe_dump(content))
+    pipelines = sandbox.scaffold_component(df.DeltafoldPipeline, "marts")
+    declared = yaml.safe_load((pipelines / "defs.yaml").read_text())
+    translation = {"key": "marts/{{ dataset.name }}", "group_name": "marts", "tags": {"of": "{{ spec.key.path[-1] }}"}}
+    translation |= {"automation_condition": "{{ dg.AutomationCondition.eager() }}", "deps": ["calendar"]}
+    declared["attributes"] |= {"maintain": "0 4 * * 0", "translation": translation}
+    (pipelines / "defs.yaml").write_text(yaml.safe_dump(declared))
+    with sandbox.build_all_defs() as defs:
+        repository = defs.get_repository_def()
+        assert {each.name: each.cron_schedule for each in repository.schedule_defs} == {
+            "maintain_revenue_schedule": "0 3 * * 0", "maintain_marts_schedule": "0 4 * * 0",
+        }  # fmt: skip
+        graph = repository.asset_graph
+        observed = [node.key for node in graph.asset_nodes if node.is_observable]
+        assert observed == [dg.AssetKey("rates")] and graph.get(observed[0]).automation_condition is not None
+        node = graph.get(dg.AssetKey(["marts", "customers"]))
+        assert (node.group_name, node.tags["of"]) == ("marts", "customers")
+        assert node.parent_keys == {dg.AssetKey("orders"), dg.AssetKey("calendar")}
+        assert node.automation_condition == dg.AutomationCondition.eager() and node.kinds == {"deltalake", "spark"}
 
 
 def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
 from deltafold.algebra.errors import StateError, UsageError
+from deltafold.dagster.dataset_step import step_of
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -127,6 +128,27 @@ def test_a_component_takes_a_project(home: Path) -> None:
     assert keys == {"raw/orders", "shop/paid", "shop/by_shop"}
 
 
+def test_a_component_names_dbts_tables_from_the_folder_of_the_project(tmp_path: Path) -> None:
+    """Protects from tables that are looked for where the process was started; and from a misspelt source."""
+    manifest = compiled(tmp_path, model("best", "select 1 a", "table", depends_on={"nodes": ["seed.shop.countries"]}))
+    declared = f"type: deltafold.dagster.DeltafoldPipeline\nattributes: {{pipelines: {manifest}, tables: data/lake"
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(df.DeltafoldPipeline, "marts")
+        (folder / "defs.yaml").write_text(f"{declared}}}\n")
+        with sandbox.load_component_and_build_defs(folder) as (_, defs):
+            project = step_of(defs.resolve_assets_def("best")).project
+        (folder / "defs.yaml").write_text(f"{declared}, source_assets: {{country: raw/countries}}}}\n")
+        with (
+            pytest.raises(
+                Exception, match="Error while building definitions for marts"
+            ) as refused,  # of no public class
+            sandbox.load_component_and_build_defs(folder),
+        ):
+            pass
+    assert "has no source `country`. Did you mean `countries`?" in str(refused.value.__cause__)
+    assert project is not None and project.files.tables == str(sandbox.project_root / "data" / "lake")
+
+
 def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory: Lake, home: Path) -> None:
     datasets = df.deltafold_assets(home)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -223,23 +245,26 @@ def test_a_dbt_project_has_the_keys_of_dagster_dbt(tmp_path: Path) -> None:
     content = json.loads(manifest.read_text())
     source = {"unique_id": "source.shop.raw.orders", "package_name": "shop", "source_name": "raw", "name": "orders"}
     content["sources"] = {source["unique_id"]: source | {"relation_name": "`raw`.`orders`"}}
+    other = source | {"unique_id": "source.crm.raw.orders", "package_name": "crm", "relation_name": "`crm`.`orders`"}
+    content["sources"][other["unique_id"]] = other | {"meta": {"dagster": {"asset_key": ["crm", "orders"]}}}
+    content["nodes"]["model.shop.facts"]["depends_on"]["nodes"].append(other["unique_id"])
     manifest.write_text(json.dumps(content))
     (manifest.parent.parent / "dbt_project.yml").write_text("name: shop\n")
     for path in (manifest, manifest.parent.parent):
         datasets = df.deltafold_assets(path)
         deps = {spec.key: {dep.asset_key for dep in spec.deps} for spec in datasets.specs}
         facts, best = dg.AssetKey(["core", "facts"]), dg.AssetKey(["mine", "best"])
-        assert deps == {facts: {dg.AssetKey(["raw", "orders"])}, best: {facts, dg.AssetKey("countries")}}
+        read = {dg.AssetKey(["raw", "orders"]), dg.AssetKey(["crm", "orders"])}
+        assert deps == {facts: read, best: {facts, dg.AssetKey("countries")}}
     spec = datasets.specs_by_key[best]
     assert (spec.group_name, [*spec.owners], spec.tags["nightly"]) == ("core", ["ada@example.org"], "")
     [column] = datasets.specs_by_key[facts].metadata["dagster/column_schema"].schema.columns
     assert (column.name, column.type, column.description) == ("a", "int", "An a")
-    chosen = df.deltafold_assets(
-        manifest, select="facts", translator=df.DeltafoldTranslator({"raw.orders": "lake/orders"}, ["dbt"])
-    )
+    translator = df.DeltafoldTranslator({"raw.orders": "lake/orders", "crm.raw.orders": "crm"}, ["dbt"])
+    chosen = df.deltafold_assets(manifest, select="facts", translator=translator)
     [spec] = chosen.specs
     assert spec.key == dg.AssetKey(["dbt", "core", "facts"])
-    assert {dep.asset_key for dep in spec.deps} == {dg.AssetKey(["lake", "orders"])}
+    assert {dep.asset_key for dep in spec.deps} == {dg.AssetKey(["lake", "orders"]), dg.AssetKey("crm")}
 
 
 @pytest.fixture
@@ -276,6 +301,9 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
             "unique_id": id, "resource_type": "test", "name": name, "fqn": ["shop", name],
             "compiled_code": query, "attached_node": f"model.shop.{of}", "config": config,
         }  # fmt: skip
+    source = {"unique_id": "source.shop.raw.orders", "package_name": "shop", "source_name": "raw", "name": "orders"}
+    content["sources"] = {source["unique_id"]: source | {"relation_name": "`raw`.`orders`"}}
+    content["nodes"]["model.shop.by_customer"]["depends_on"] = {"nodes": [source["unique_id"]]}
     manifest.write_text(json.dumps(content))
     datasets = df.deltafold_assets(manifest, tables=str(tmp_path / "lake"), equals_batch=False)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -292,7 +320,12 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
         }  # fmt: skip
         texts = {check.check_name: check.description or "" for check in done.get_asset_check_evaluations()}
         assert texts["some"] == "count(*) is 1." and "fail_calc `max(a)` is NULL" in texts["null"]
+        assert events(done)["by_customer"].metadata["locations"].value == {"raw.orders": str(orders)}
         sql(f"insert into delta.`{orders}` values (20, 1, 500), (21, 7, 1)")
+        [watched] = df.source_tables(datasets)
+        observing = dg.Definitions(assets=[watched]).resolve_implicit_global_asset_job_def()
+        [seen] = observing.execute_in_process(instance=instance).get_asset_observation_events()
+        assert (seen.asset_observation_data.asset_observation.tags or {})["dagster/data_version"] == "1"
         assert [*events(materialise([datasets], "by_customer", instance=instance))] == ["by_customer"]
     expected = sql(batch.format(f"delta.`{orders}`")).collect()
     assert not difference(spark.table(f"{database}.by_customer").collect(), expected)

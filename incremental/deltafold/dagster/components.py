@@ -5,17 +5,28 @@ assets are set there, by `post_processing`, or by a subclass that overrides `get
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
 
-from deltafold.dagster.maintained import TableSource, deltafold_assets, landing_assets, maintained_view
+from deltafold.algebra.local_path import is_uri
+from deltafold.dagster.automation import maintenance_job
+from deltafold.dagster.dataset_step import step_of
+from deltafold.dagster.maintained import (
+    TableSource,
+    deltafold_assets,
+    landing_assets,
+    maintained_view,
+    source_tables,
+)
 from deltafold.dagster.task_runner import CRASHES
-from deltafold.dagster.translator import DeltafoldTranslator
+from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
+from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.queries import is_query_file
 
@@ -38,6 +49,16 @@ warehouse: {data}/warehouse
 RESOURCE = dg.Resolver.default(
     description="The resource that Spark comes from; without one, Spark runs in the process of the step."
 )
+MAINTAIN = dg.Resolver.default(
+    description="When to compact the tables and remove old files: adds the job maintain_NAME and its schedule, in UTC. "
+    "By default neither.",
+    examples=["0 3 * * 0"],
+)
+WATCH = dg.Resolver.default(
+    description="When to look for new versions of the Delta tables that no asset of yours writes: adds observable "
+    "assets of these, with a condition. Times are UTC. By default none.",
+    examples=["* * * * *"],
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,30 @@ class Retries(dg.Resolvable):
     def policy(self) -> dg.RetryPolicy:
         """The policy of a step."""
         return dg.RetryPolicy(self.max_retries, self.delay, dg.Backoff.EXPONENTIAL if self.delay else None)
+
+
+Translation = Callable[[dg.AssetSpec, Pipeline | DescribedDataset], dg.AssetSpec]
+"""Returns the asset of a dataset with other attributes."""
+
+
+def _resolve_translation(context: dg.ResolutionContext, model: Any) -> Translation | None:
+    """Return what applies the attributes of defs.yaml, whose templates may use `dataset` and `spec`; None without."""
+    if model is None:
+        return None
+    asked: Mapping[str, Any] = model.model_dump(exclude_unset=True)
+    if "partitions_def" in asked:
+        raise DeclarationError("translation.partitions_def: a dataset has no partitions. Remove it.")
+
+    def translate(spec: dg.AssetSpec, dataset: Pipeline | DescribedDataset) -> dg.AssetSpec:
+        attributes = dict[str, Any](context.with_scope(dataset=dataset, spec=spec).resolve_value(asked))
+        key = asset_key(attributes.pop("key", spec.key))
+        key = key.with_prefix(attributes.pop("key_prefix", []))
+        deps = [dg.AssetDep(asset_key(dep)) for dep in attributes.pop("deps", [])]
+        merged = {name: attributes.pop(name) for name in ("tags", "metadata") if name in attributes}
+        changed = replace_attributes(spec, **attributes, key=key, deps=[*spec.deps, *deps])
+        return changed.merge_attributes(**merged)
+
+    return translate
 
 
 class ViewScaffolder(dg.Scaffolder[Any]):
@@ -81,6 +126,26 @@ class PipelineScaffolder(dg.Scaffolder[Any]):
         (folder / "pipeline.yaml").write_text(PIPELINE.format(data=Path(data).as_posix()))
         (folder / "query.sql").write_text(CUSTOMERS)
         dg.scaffold_component(request, {"pipelines": "pipelines", "source_assets": {"orders": "orders"}})
+
+
+def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.SourceAsset]:
+    """Return the tables that are observed at the ticks of a cron text (D-222).
+
+    written: those that assets of the user write.
+    """
+    if cron is None:
+        return []
+    tables = source_tables(assets, automation_condition=dg.AutomationCondition.on_cron(cron))
+    return [table for table in tables if table.key not in written]
+
+
+def _schedule_upkeep(assets: dg.AssetsDefinition, name: str, cron: str | None) -> list[dg.ScheduleDefinition]:
+    """Return the schedule of maintenance, which brings its job, for a cron text."""
+    if cron is None:
+        return []
+    job = maintenance_job(assets, name=f"maintain_{name}")
+    running = dg.DefaultScheduleStatus.RUNNING
+    return [dg.ScheduleDefinition(job=job, cron_schedule=cron, execution_timezone="UTC", default_status=running)]
 
 
 @dg.scaffold_with(ViewScaffolder)
@@ -117,9 +182,11 @@ class MaintainedView(dg.Component, dg.Resolvable):
     retries: Retries = Retries()
     pool: str | None = None
     op_tags: Mapping[str, Any] | None = None
+    maintain: Annotated[str | None, MAINTAIN] = None
+    watch_tables: Annotated[str | None, WATCH] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the asset, and nothing else."""
+        """Return the asset, and nothing else unless that is asked for."""
         is_file = is_query_file(Path(self.query)) and "\n" not in self.query
         view = maintained_view(
             self.asset,
@@ -135,7 +202,12 @@ class MaintainedView(dg.Component, dg.Resolvable):
             folder=context.project_root,
             **self.options,
         )
-        return dg.Definitions(assets=[view])
+        [dataset] = step_of(view).datasets
+        written = {source for source, table in self.sources.items() if table.asset}
+        return dg.Definitions(
+            assets=[view, *_watch(view, self.watch_tables, {dataset.sources[source] for source in written})],
+            schedules=_schedule_upkeep(view, dataset.name, self.maintain),
+        )
 
 
 @dg.scaffold_with(PipelineScaffolder)
@@ -148,7 +220,10 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
     ] = "pipelines"
     tables: Annotated[
         str | None,
-        dg.Resolver.default(description="Of a dbt project: the folder or URI of Delta tables that are in no catalog."),
+        dg.Resolver.default(
+            description="Of a dbt project: the folder or URI of Delta tables that are in no catalog, relative to the "
+            "project's folder."
+        ),
     ] = None
     select: Annotated[
         str | Sequence[str] | None,
@@ -167,11 +242,23 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
     key_prefix: Annotated[
         Sequence[str], dg.Resolver.default(description="What the keys of all datasets begin with.")
     ] = ()
+    translation: Annotated[
+        Translation | None,
+        dg.Resolver(
+            _resolve_translation,
+            model_field_type=dg.AssetAttributesModel | None,
+            inject_before_resolve=False,
+            description="Attributes of the assets of all datasets; templates may use `dataset` and `spec`.",
+            examples=[{"key": "marts/{{ dataset.name }}", "group_name": "marts"}],
+        ),
+    ] = None
     equals_batch: bool = True
     resource_key: Annotated[str | None, RESOURCE] = None
     retries: Retries = Retries()
     pool: str | None = None
     op_tags: Mapping[str, Any] | None = None
+    maintain: Annotated[str | None, MAINTAIN] = None
+    watch_tables: Annotated[str | None, WATCH] = None
     partitions_per_run: Annotated[
         int | None,
         dg.Resolver.default(
@@ -181,11 +268,24 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
 
     def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         """Return the asset of a dataset; for subclasses to override."""
-        return self._translator.get_asset_spec(pipeline)
+        spec = self._translator.get_asset_spec(pipeline)
+        return self.translation(spec, pipeline) if self.translation else spec
+
+    def get_asset_check_spec(
+        self, pipeline: Pipeline | DescribedDataset, check: dg.AssetCheckSpec
+    ) -> dg.AssetCheckSpec | None:
+        """Return a check of a dataset, or None to leave it out; for subclasses to override."""
+        return self._translator.get_asset_check_spec(pipeline, check)
+
+    def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
+        """Return the asset of a source that is landed; for subclasses to override."""
+        return self._translator.get_landing_spec(pipeline, source)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the assets, and nothing else."""
+        """Return the assets, and nothing else unless that is asked for."""
+        # Code is beside defs.yaml, and data below the folder of the project (D-223).
         folder = context.path / self.pipelines
+        tables = self.tables if self.tables is None or is_uri(self.tables) else str(context.project_root / self.tables)
         translator = _OfComponent(self)
         landed = landing_assets(
             folder,
@@ -199,7 +299,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         refreshed = deltafold_assets(
             folder,
             name=f"{context.path.name}__refresh",
-            tables=self.tables,
+            tables=tables,
             select=self.select,
             exclude=self.exclude,
             translator=translator,
@@ -209,7 +309,24 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
             pool=self.pool,
             op_tags=self.op_tags,
         )
-        return dg.Definitions(assets=[*landed, refreshed])
+        self._check_source_assets(folder, refreshed)
+        written = {asset_key(key) for key in self.source_assets.values()}
+        return dg.Definitions(
+            assets=[*landed, refreshed, *_watch(refreshed, self.watch_tables, written)],
+            schedules=_schedule_upkeep(refreshed, context.path.name, self.maintain),
+        )
+
+    def _check_source_assets(self, folder: Path, assets: dg.AssetsDefinition) -> None:
+        """Raise DeclarationError if `source_assets` names a source that no dataset of the folder reads."""
+        step = step_of(assets)
+        loaded = {name for dataset in step.datasets for name in dataset.pipeline.declaration.sources}
+        known = loaded if step.project is None else {*step.project.project.sources}
+        for name in self.source_assets.keys() - known:
+            others = [] if step.project else catalogue.survey_pipelines(folder).values()  # that are not selected
+            known |= {each for other in others if isinstance(other, Pipeline) for each in other.declaration.sources}
+            if name not in known:
+                near = suggest_nearest(name, known)
+                raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")
 
     @property
     def _translator(self) -> DeltafoldTranslator:
@@ -225,3 +342,11 @@ class _OfComponent(DeltafoldTranslator):
 
     def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         return self._component.get_asset_spec(pipeline)
+
+    def get_asset_check_spec(
+        self, pipeline: Pipeline | DescribedDataset, check: dg.AssetCheckSpec
+    ) -> dg.AssetCheckSpec | None:
+        return self._component.get_asset_check_spec(pipeline, check)
+
+    def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
+        return self._component.get_landing_spec(pipeline, source)
