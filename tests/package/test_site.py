@@ -55,6 +55,14 @@ def test_no_paragraph_is_long() -> None:
     assert [(page.name, part[:60]) for page in PAGES for part in paragraphs(page) if len(part.split()) > 120] == []
 
 
+def test_an_example_is_read_in_a_minute() -> None:
+    pages = [page for page in PAGES if page.parent.name == "examples"]
+    assert len(pages) >= 4
+    assert [
+        (page.name, words) for page in pages if (words := sum(len(part.split()) for part in paragraphs(page))) > 150
+    ] == []
+
+
 def test_the_glossary_is_short() -> None:
     page = PROJECT / "docs" / "explanation" / "glossary.md"
     words = re.findall(r"(?m)^\| (?!word|---)([^|]+) \|", page.read_text())

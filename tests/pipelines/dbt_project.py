@@ -18,6 +18,7 @@ from deltafold.spark.jvm.java import provide_java
 
 PROJECT = Path(__file__).parent / "shop"
 COMPILED = PROJECT / "compiled" / "manifest.json"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "shop"
 ENVIRONMENT = Path(__file__).parents[2] / ".cache" / "dbt"
 # what Deltafold reads of a node
 KEPT = (
@@ -128,11 +129,11 @@ def install() -> Path:
 
 
 class Dbt:
-    """A copy of the project, and the dbt that runs it with the Spark of the tests."""
+    """A copy of a project, and the dbt that runs it with the Spark of the tests."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, project: Path = PROJECT) -> None:
         self.command, self.project = install(), folder / "shop"
-        shutil.copytree(PROJECT, self.project, ignore=shutil.ignore_patterns("compiled"))
+        shutil.copytree(project, self.project, ignore=shutil.ignore_patterns("compiled", "target"))
         packages = folder / "packages"  # pyspark alone: dbt needs other releases of the rest
         packages.mkdir()
         for package in ("pyspark", "py4j"):

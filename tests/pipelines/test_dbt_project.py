@@ -18,6 +18,7 @@ from tests.night import night
 from tests.pipelines.dbt_project import (
     CHANGES,
     COMPILED,
+    EXAMPLE,
     PROJECT,
     Dbt,
     create_tables,
@@ -137,3 +138,12 @@ def test_the_project_as_dbt_compiles_it(spark: SparkSession, tables: None, tmp_p
     for text, listed in dbt.list_models(SELECTIONS).items():
         chosen = Nodes.of(project.nodes).select([text], [])
         assert {datasets[name] for name in chosen} == listed & {*datasets.values()}, text
+
+
+@night
+@pytest.mark.own_spark
+def test_the_example_as_dbt_compiles_it(tmp_path: Path) -> None:
+    """Protects from a manifest in docs/examples/shop of other models than those beside it."""
+    dbt = Dbt(tmp_path, EXAMPLE)
+    dbt.compile()
+    assert reduce_manifest(dbt.manifest) == json.loads((EXAMPLE / "target" / "manifest.json").read_text())
