@@ -39,7 +39,7 @@ UNLINKED = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """Where no word is linked: code, headings, HTML, links, and what is marked since it is explained there."""
-FIELD = re.compile(r"(?:^|[;.]\s+|\n)((?:`?\w+`?(?:,\s+|\s+and\s+)?)+):\s")
+FIELD = re.compile(r"(?:^|[;.]\s+|\n)(`?\w+`?(?:(?:,\s+|\s+and\s+)`?\w+`?)*):\s")
 
 
 def on_files(files: Any, config: Any) -> None:
