@@ -212,8 +212,13 @@ class Lowering:
         return catalyst.column(self.spark, catalyst.rewrite(self.spark, expression, replace))
 
     def key_local(self, node: GroupwiseOp, child: Relation) -> Relation:
-        """Spark's own operators over other rows."""
+        """Spark's own operators over other rows.
+
+        Their order depends on the types of the rows, which Spark has to find where a state's columns are given as SQL.
+        """
         plan = child.plan
+        if not plan.resolved():
+            plan = catalyst.analysed_plan(catalyst.frame(self.spark, plan))
         for operator in reversed(node.handle):
             rebuilt: J = operator
             plan = order_rows(self.spark, rebuilt.withNewChildren(catalyst.vector(self.spark, [plan])))
