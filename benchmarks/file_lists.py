@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from deltafold.lake.delta_table import DeltaTable
-from deltafold.lake.version_diff import Difference, by_commits, by_snapshots
+from deltafold.lake.version_diff import Difference, SourceVersions, by_commits, by_snapshots
 from deltafold.spark import catalyst
 from deltafold.spark.cache import cache_folder
 from deltafold.spark.session import start
@@ -55,12 +55,10 @@ def run(sizes: list[int]) -> None:
     spark.stop()
 
 
-def timed(
-    compare: Callable[[DeltaTable, int, int], Difference | None], table: DeltaTable
-) -> tuple[float, Difference | None]:
+def timed(compare: Callable[[SourceVersions], Difference | None], table: DeltaTable) -> tuple[float, Difference | None]:
     """Compare the two versions; return the seconds and the difference."""
     begun = time.monotonic()
-    difference = compare(table, 0, 1)
+    difference = compare(SourceVersions.of(table, 0, 1))
     return time.monotonic() - begun, difference
 
 

@@ -19,7 +19,8 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET, WEIGHT
 from deltafold.algebra.sqltext import quoted
-from deltafold.lake.protocol import Lake, Mark, Table
+from deltafold.lake.protocol import Lake, Mark, Table, VersionedTable
+from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import file_difference
 from deltafold.spark.catalyst import JavaError
 from tests.lake.memory.table import MemoryLake, MemoryTable
@@ -247,9 +248,9 @@ def vacuumed(at: Scenario) -> None:
     table.overwrite(at.rows((3,), schema="k int"), mark(3), None)
     at.note("before", (table.usage()[0], [table.needed_hours(version) == 0 for version in range(3)]))
     table.remove_older(1)
-    at.note("after an hour", (table.usage()[0], [table.is_readable(version) for version in range(3)]))
+    at.note("after an hour", (table.usage()[0], readable(table, 3)))
     table.remove_older(0)
-    at.note("at once", (table.usage()[0], [table.is_readable(version) for version in range(3)], bag(table.at(2))))
+    at.note("at once", (table.usage()[0], readable(table, 3), bag(table.at(2))))
     with pytest.raises(JavaError, match=r"FILE_NOT_EXIST|FileNotFound"):
         table.scan(0).collect()
 
@@ -271,7 +272,7 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "partitions": sorted(map(repr, table.partitions(1 << 20))),
         "partitioned by": (table.partition, table.partitioned_by(version)),
         "mapped": table.is_mapped(),
-        "whole": [table.is_readable(each) for each in (0, version, version + 1)],
+        "whole": [Snapshot(table, each).is_readable for each in (0, version, version + 1)],
         "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
         "needed": [(hours := table.needed_hours(each)) and round(hours) for each in (0, version)],
         "used": table.usage()[0] > 0,
@@ -309,3 +310,8 @@ def weights(frames: Sequence[DataFrame]) -> list[Counter[str]]:
         weight = values.pop(WEIGHT, 1)
         bags[number][json.dumps(values, sort_keys=True)] += weight
     return [Counter({row: weight for row, weight in bag.items() if weight}) for bag in bags]
+
+
+def readable(table: VersionedTable, versions: int) -> list[bool]:
+    """Which of the first versions can be read."""
+    return [Snapshot(table, version).is_readable for version in range(versions)]

@@ -17,6 +17,7 @@ from deltafold.lake.delta_table import DeltaTable
 from deltafold.lake.files import File, Identity, as_added, commit_of, data_file, net_change
 from deltafold.lake.log import file_lists
 from deltafold.lake.log.file_lists import differing_by_commits, differing_by_join, differing_files
+from deltafold.lake.snapshot import Snapshot
 from tests.night import night
 
 Files = dict[Identity, File]
@@ -131,11 +132,11 @@ def test_many_files_are_looked_for_in_listings(table: DeltaTable, tmp_path: Path
     copy = DeltaTable(table.spark, shutil.copytree(table.path, str(tmp_path / "a copy+")))
     files = copy.files(2)
     with unlisted(), mock.patch.object(file_lists, "SINGLE_LOOKUPS", 0):
-        assert copy.is_readable(2)
+        assert Snapshot(copy, 2).is_readable
         assert copy.present(list(files.values()))
         (vector, *_) = Path(copy.path).rglob("deletion_vector*.bin")
         vector.rename(vector.with_suffix(".away"))
-        assert not copy.is_readable(2)
+        assert not Snapshot(copy, 2).is_readable
         vector.with_suffix(".away").rename(vector)
         (path, _), *_ = sorted(files.keys() - copy.files(0).keys())
         next(Path(copy.path).rglob(Path(path).name)).unlink()

@@ -10,6 +10,7 @@ import pytest
 from deltafold.algebra.errors import StateError
 from deltafold.api import Files, View
 from deltafold.lake.delta_table import DeltaTable
+from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import file_difference
 from tests.crash.points import Killed, Point, raise_killed, watched
 from tests.night import night
@@ -138,7 +139,7 @@ def test_what_a_view_above_stands_at_stays(delta: DeltaSandbox) -> None:
         totals.refresh()
     done = totals.maintain(0).tables["state_1"]
     assert "view v" in done.kept[0]
-    assert table(totals).is_readable(pinned)
+    assert Snapshot(table(totals), pinned).is_readable
     totals.rebuild()
     assert totals.maintain(0).generations == ()
     assert view.refresh().verdict == "applied"

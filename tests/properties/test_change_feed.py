@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from deltafold.lake.version_diff import by_snapshots, file_difference
+from deltafold.lake.version_diff import SourceVersions, by_snapshots, file_difference
 from tests.properties.test_feed import weighed
 from tests.sandbox import DeltaSandbox
 
@@ -76,11 +76,11 @@ def test_the_feed_is_the_difference_of_the_files(spark: SparkSession, history: l
         by_feed = [change for change in read if change.feed is not None]
         if history == [["delete from {t} where k = 1"], ["update {t} set v = -v where v = 0"]]:
             assert len(by_feed) == 2
-        wanted = [by_snapshots(table, change.before, last) for change in by_feed]
+        wanted = [by_snapshots(SourceVersions(change.before, change.after)) for change in by_feed]
         bags = weighed([change.frame(["k", "v"], consolidate=False) for change in (*by_feed, *wanted)], IDENTITY)
         for number, change in enumerate(by_feed):
             one, other = ({row: n for row, n in bag.items() if n} for bag in (bags[number], bags[number + len(wanted)]))
-            assert one == other, f"from {change.before}"
+            assert one == other, f"from {change.before and change.before.version}"
 
 
 def test_a_change_that_is_marked_as_none_is_read_from_files(delta: DeltaSandbox) -> None:
@@ -96,7 +96,7 @@ def test_a_change_that_is_marked_as_none_is_read_from_files(delta: DeltaSandbox)
     table, last = delta.table("t"), version_of(delta)
     changes = [file_difference(table, version, last) for version in range(begun, last)]
     assert [change.feed is not None for change in changes] == [False, True, True]
-    wanted = [by_snapshots(table, version, last) for version in range(begun, last)]
+    wanted = [by_snapshots(SourceVersions.of(table, version, last)) for version in range(begun, last)]
     bags = weighed([change.frame(["k", "v"], consolidate=True) for change in (*changes, *wanted)], ["k", "v"])
     assert bags[: len(changes)] == bags[len(changes) :]
     assert sorted((k, weight) for (k, _), weight in bags[0].items()) == [(0, -1), (7, -1), (7, 1), (300, 1)]

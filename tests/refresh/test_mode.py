@@ -63,7 +63,7 @@ def choice(*entries: Finished, refresh: float = ESTIMATES["incremental"]) -> Cho
     estimate = Estimate(refresh, ESTIMATES["recompute"], 0.1)
     journal: Any = SimpleNamespace(entries=lambda _: entries)
     policy: Any = CostBased(SimpleNamespace(), *modes, lambda *_: estimate)  # type: ignore[arg-type]
-    return policy.choose(journal, {}, {}, TUNING)
+    return policy.choose(journal, {}, TUNING)
 
 
 def chosen(*entries: Finished) -> str:

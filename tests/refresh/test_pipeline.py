@@ -96,7 +96,7 @@ def test_the_change_of_a_source_is_read_once_for_all_views(
     place, read, frame = sandbox.table("t").place, list[list[str]](), Difference.frame
 
     def counting(self: Difference, columns: Sequence[str], *, consolidate: bool) -> DataFrame:
-        if self.table.place == place:
+        if self.after.table.place == place:
             read.append([*columns])
         return frame(self, columns, consolidate=consolidate)
 

@@ -20,7 +20,6 @@ from delta import tables
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import SourceError
 from deltafold.algebra.local_path import is_uri
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET
@@ -87,16 +86,6 @@ class DeltaTable:
         """The location of the table, the same however its path is written."""
         path = str(self.log.dataPath())
         return os.path.realpath(path.removeprefix("file:")) if path.startswith("file:/") else path
-
-    @property
-    def origin(self) -> VersionedTable:
-        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
-        return self
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether its commits usually rewrite many unchanged rows."""
-        return False
 
     @property
     def log(self) -> J:
@@ -186,13 +175,6 @@ class DeltaTable:
         replaced.
         """
         return find_missing(self.spark, self.log, files) is None
-
-    def is_readable(self, version: int) -> bool:
-        """Return whether a version can still be read: the log lists its files, and all of them exist."""
-        try:
-            return self.find_missing(version) is None
-        except SourceError:
-            return False
 
     def find_missing(self, version: int) -> str | None:
         """Return the path of a file of a version that no longer exists; None if all do."""

@@ -16,7 +16,6 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.files import Commit, File, Identity
-from deltafold.lake.protocol import VersionedTable
 
 PREFIX = "version "  # of the identity of the file that a version counts as
 
@@ -59,8 +58,6 @@ class VersionedSource(Protocol):
 class ExternalTable:
     """A source of another format, as the engine reads tables; address: its name in messages and lineage."""
 
-    rewritten = False
-
     def __init__(self, spark: SparkSession, address: str, source: VersionedSource) -> None:
         self.spark, self.path, self._source = spark, address, source
 
@@ -73,11 +70,6 @@ class ExternalTable:
     def place(self) -> str:
         """Its location."""
         return self.path
-
-    @property
-    def origin(self) -> VersionedTable:
-        """The table that has the version before an epoch."""
-        return self
 
     def is_mapped(self, version: int | None = None) -> bool:
         """Return False: rows have the names of the schema."""
@@ -148,13 +140,6 @@ class ExternalTable:
     def present(self, files: Sequence[File]) -> bool:
         """Return True: a source says of a version, not of files, whether it can be read."""
         return True
-
-    def is_readable(self, version: int) -> bool:
-        """Return whether a version can still be read."""
-        try:
-            return self.find_missing(version) is None
-        except SourceError:
-            return False
 
     def find_missing(self, version: int) -> str | None:
         """Return None, or raise SourceError for a version that can no longer be read."""

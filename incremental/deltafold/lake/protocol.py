@@ -3,7 +3,7 @@
 | class | is | implemented by |
 | --- | --- | --- |
 | Lake | creates tables for a session | `DeltaLake` (delta_table.py), `MemoryLake` (tests/lake/memory) |
-| VersionedTable | a table as a source: versions, files, rows | every table; `TableView` wraps one |
+| VersionedTable | a table as a source: versions, files, rows | every table; `Snapshot` reads one version |
 | Table | a table of our own: writes, and the layout of its files | `DeltaTable` (delta_table.py), `MemoryTable` |
 
 Every write of an epoch carries its `Mark`, so that writing a table twice in one epoch has no effect.
@@ -86,16 +86,6 @@ class VersionedTable(Protocol):
         """Its location, the same however its path is written."""
         ...
 
-    @property
-    def origin(self) -> VersionedTable:
-        """The table that has the version before an epoch: another one only for the answer of a rebuilt view."""
-        ...
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether its commits usually rewrite many unchanged rows."""
-        ...
-
     def is_mapped(self, version: int | None = None) -> bool:
         """Return whether columns may have other names in the files than in the schema, at a version or now."""
         ...
@@ -159,10 +149,6 @@ class VersionedTable(Protocol):
 
     def present(self, files: Sequence[File]) -> bool:
         """Return whether files can still be read: a vacuum may have removed what a compaction replaced."""
-        ...
-
-    def is_readable(self, version: int) -> bool:
-        """Return whether a version can still be read: the log lists its files, and all of them exist."""
         ...
 
     def find_missing(self, version: int) -> str | None:

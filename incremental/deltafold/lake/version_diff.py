@@ -11,31 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.sqltext import quoted, simple_types
-from deltafold.lake.files import MOST_COMMITS, Commit, File, Identity, physical_name
+from deltafold.lake.files import MOST_COMMITS, Commit, File, Identity
 from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.snapshot import Snapshot, is_remapped
 from deltafold.spark.row_identity import group_identical
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The files removed and added between two versions.
+    """The files removed and added between two versions of a table.
 
-    remapped: column names meant other columns of the files. loaded: the number and bytes of the added files where there
-    was no table before; these are all files, so they are not listed. feed: the bytes of the change data feed, if its
-    rows are read instead of those of the files.
+    before: None if there was no table; remapped: column names meant other columns of the files. loaded: the number and
+    bytes of the added files where there was no table before; these are all files, so they are not listed. feed: the
+    bytes of the change data feed, if its rows are read instead of those of the files.
     """
 
-    table: VersionedTable
-    before: int | None
-    after: int
+    before: Snapshot | None
+    after: Snapshot
     removed: tuple[File, ...]
     added: tuple[File, ...]
     remapped: bool = False
@@ -79,12 +78,13 @@ class Difference:
         """
         chosen = [*map(quoted, columns)]
         if self.before is None:
-            return self.table.at(self.after).selectExpr(*chosen)
+            return self.after.rows().selectExpr(*chosen)
         if self.insert_only:
-            return self.table.rows_of(self.after, self.added).selectExpr(*chosen)
+            return self.after.rows_of(self.added).selectExpr(*chosen)
         if self.feed is not None:
             sign = f"if(_change_type IN ('delete', 'update_preimage'), -1L, 1L) AS {WEIGHT}"
-            change = self.table.feed(self.before, self.after).selectExpr(*chosen, sign)
+            recorded = self.after.table.feed(self.before.version, self.after.version)
+            change = self.after.widen(recorded).selectExpr(*chosen, sign)
         else:
             change = reduce(DataFrame.unionByName, self._parts(chosen))
         return sum_weights(change) if consolidate else change
@@ -101,15 +101,13 @@ class Difference:
         """Yield some columns with weights: of added and removed files, and where only the deletion vector differs."""
         assert self.before is not None
         removed, added, old, new = self.sides()
-        for table, version, files, weight in (
-            (self.table, self.after, added, 1),
-            (self.table.origin, self.before, removed, -1),
-        ):
+        for snapshot, files, weight in ((self.after, added, 1), (self.before, removed, -1)):
             if files:
-                yield table.rows_of(version, files).selectExpr(*chosen, f"{weight}L AS {WEIGHT}")
+                yield snapshot.rows_of(files).selectExpr(*chosen, f"{weight}L AS {WEIGHT}")
         if old:
             sign = f"if(_change_type = 'delete', -1L, 1L) AS {WEIGHT}"
-            yield self.table.rows_between(self.after, old, new).selectExpr(*chosen, sign)
+            differing = self.after.table.rows_between(self.after.version, old, new)
+            yield self.after.widen(differing).selectExpr(*chosen, sign)
 
 
 def sum_weights(change: DataFrame) -> DataFrame:
@@ -121,65 +119,57 @@ def sum_weights(change: DataFrame) -> DataFrame:
     return summed.where(F.col(WEIGHT) != 0)
 
 
+@dataclass(frozen=True)
+class SourceVersions:
+    """A table in an epoch: before, None if there was none, and after."""
+
+    before: Snapshot | None
+    after: Snapshot
+
+    @staticmethod
+    def of(table: VersionedTable, before: int | None, after: int) -> SourceVersions:
+        """Return two versions of a table as they are."""
+        return SourceVersions(None if before is None else Snapshot(table, before), Snapshot(table, after))
+
+    def at(self, before: int | None, after: int) -> SourceVersions:
+        """Return other versions, which are read in the same way."""
+        old = None if before is None else replace(self.before or self.after, version=before)
+        return SourceVersions(old, replace(self.after, version=after))
+
+    @cached_property
+    def difference(self) -> Difference:
+        """The files removed and added; all are added if there was no table before."""
+        before, after = self.before, self.after
+        if after.chosen is None and before is None:
+            size = after.table.size(after.version)
+            return Difference(before=before, after=after, removed=(), added=(), loaded=size)
+        if after.chosen is not None or before is None or before == after or is_remapped(before, after):
+            return by_snapshots(self)
+        return by_commits(self) or by_snapshots(self)
+
+
 def file_difference(table: VersionedTable, before: int | None, after: int) -> Difference:
-    """Find the files removed and added between two versions; all are added if `before` is None (no table before)."""
-    if before is None:
-        return Difference(table=table, before=before, after=after, removed=(), added=(), loaded=table.size(after))
-    logged = None if is_remapped(table, before, after) else by_commits(table, before, after)
-    return logged or by_snapshots(table, before, after)
+    """Find the files removed and added between two versions of a table."""
+    return SourceVersions.of(table, before, after).difference
 
 
-def is_remapped(table: VersionedTable, before: int, after: int) -> bool:
-    """Return whether column names refer to other columns of the files: a column was renamed, or dropped and added
-    again, or the table was replaced.
-    """
-    if table.origin is not table:
-        return True
-    if not any(map(table.is_mapped, (before, after))):
-        return False
-    old, new = (physical_names(table.schema(version)) for version in (before, after))
-    return any(name in new and new[name] != physical for name, physical in old.items())
-
-
-def physical_names(data_type: DataType, path: str = "") -> dict[str, str]:
-    """Return the names in the files of each column and nested field, by its name in the schema."""
-    match data_type:
-        case StructType(fields=fields):
-            names: dict[str, str] = {}
-            for field in fields:
-                inner = f"{path}.{field.name}"
-                names[inner] = physical_name(field)
-                names |= physical_names(field.dataType, inner)
-            return names
-        case ArrayType(elementType=element):
-            return physical_names(element, f"{path}[]")
-        case MapType(keyType=key, valueType=value):
-            return physical_names(key, f"{path}{{}}") | physical_names(value, f"{path}[]")
-        case _:
-            return {}
-
-
-def by_snapshots(table: VersionedTable, before: int | None, after: int) -> Difference:
+def by_snapshots(versions: SourceVersions) -> Difference:
     """Compare the files of both versions (the definition); all files differ if `remapped`, and are listed if added."""
-    if before == after and table.origin is table:
-        return Difference(table=table, before=before, after=after, removed=(), added=())
-    if before is None:
-        return Difference(table=table, before=before, after=after, removed=(), added=tuple(table.files(after).values()))
-    if is_remapped(table, before, after):
-        old, new = table.origin.files(before), table.files(after)
-        return Difference(
-            table=table,
-            before=before,
-            after=after,
-            removed=tuple(old.values()),
-            added=tuple(new.values()),
-            remapped=True,
-        )
-    removed, added = table.compare(before, after)
-    return Difference(table=table, before=before, after=after, removed=tuple(removed), added=tuple(added))
+    before, after = versions.before, versions.after
+    chunk = after.chosen is not None
+    remapped = not chunk and before is not None and before != after and is_remapped(before, after)
+    if before == after:
+        removed, added = list[File](), list[File]()
+    elif before is None or chunk or remapped:
+        old, new = {} if before is None else before.files, after.files
+        removed = [file for identity, file in old.items() if remapped or identity not in new]
+        added = [file for identity, file in new.items() if remapped or identity not in old]
+    else:
+        removed, added = after.table.compare(before.version, after.version)
+    return Difference(before=before, after=after, removed=tuple(removed), added=tuple(added), remapped=remapped)
 
 
-def by_commits(table: VersionedTable, before: int, after: int) -> Difference | None:
+def by_commits(versions: SourceVersions) -> Difference | None:
     """Compute the same from the files of each commit (D-045); a file added and then removed cancels.
 
     A compaction is skipped, unless the files that it replaced can no longer be read. Returns None if a skipped one was
@@ -187,8 +177,11 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
     would be removed, perhaps vacuumed. Returns None also if the log does not list every commit, if more than
     MOST_COMMITS would have to be read, and if the versions go backwards.
     """
-    commits = table.commits(before, after, MOST_COMMITS) if before < after else None
-    if commits is None:
+    before, after = versions.before, versions.after
+    if before is None or before.version >= after.version:
+        return None
+    table = after.table
+    if (commits := table.commits(before.version, after.version, MOST_COMMITS)) is None:
         return None
     removed: dict[Identity, File] = {}
     added: dict[Identity, File] = {}
@@ -206,9 +199,7 @@ def by_commits(table: VersionedTable, before: int, after: int) -> Difference | N
                         return None
                     other[file.identity] = file
     return with_feed(
-        Difference(
-            table=table, before=before, after=after, removed=tuple(removed.values()), added=tuple(added.values())
-        ),
+        Difference(before=before, after=after, removed=tuple(removed.values()), added=tuple(added.values())),
         commits,
     )
 
@@ -221,13 +212,13 @@ def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
     and be marked as if it did not, since Delta leaves it out. The rows of files that a later commit removed again are
     read, too: a vacuum may have removed these files.
     """
-    table, before = difference.table, difference.before
+    table, before = difference.after.table, difference.before
     feed, recorded = [file for commit in commits for file in commit.feed], sum(map(file_bytes, commits))
     if difference.insert_only or before is None or recorded >= difference.bytes:
         return difference
     if any(commit.redefines or lacks_feed(commit) for commit in commits):
         return difference
-    if not table.records_feed(before) or not table.present(feed):
+    if not table.records_feed(before.version) or not table.present(feed):
         return difference
     return replace(difference, feed=recorded)
 

@@ -23,6 +23,7 @@ from deltafold.algebra.results.notes import FilesGone, Rebucketed, RolledBack
 from deltafold.algebra.results.report import REBUCKETED, ROLLED_BACK, Report
 from deltafold.dataflow.publish import COPIES_PER_EPOCH, COPY
 from deltafold.lake.physical_layout import arrange
+from deltafold.lake.snapshot import Snapshot
 from deltafold.operations.metrics import update_metrics
 from deltafold.refresh.compatibility import check_layout
 from deltafold.refresh.epoch import Epoch
@@ -156,11 +157,11 @@ class Rollback:
     def _check_files(self, entry: Finished) -> None:
         """Raise StateError if a table of the epoch, or of a view that it read, can no longer be read."""
         pins = entry.intent.sources
-        below = [table for name, table in self._inputs.of(pins).items() if isinstance(pins.get(name), AnswerPin)]
-        is_lost = any(table.version() is None for table in below)
+        below = [source for name, source in self._inputs.of(pins).items() if isinstance(pins[name], AnswerPin)]
+        is_lost = any(source.after.table.version() is None for source in below)
         for name, version in entry.after.items():
             table = self._store.table(entry.intent.generation, name)
-            if is_lost or version is None or table.version() is None or not table.is_readable(version):
+            if is_lost or version is None or table.version() is None or not Snapshot(table, version).is_readable:
                 raise StateError(
                     f"view {self._store.view}: the files of {_describe(entry.intent)} were removed (vacuum, or its "
                     "generation was superseded). Choose a later epoch, or refresh to the versions of that time."
@@ -211,8 +212,7 @@ class Rollback:
 
 def _missing_files(epoch: Epoch) -> tuple[FilesGone, ...]:
     """Return a note of the pinned versions whose files were removed, if there are any."""
-    pins = epoch.intent.sources.items()
-    missing = {name: pin.after for name, pin in pins if not epoch.sources[name].is_readable(pin.after)}
+    missing = {name: each.after.version for name, each in epoch.sources.items() if not each.after.is_readable}
     return (FilesGone(versions=missing),) if missing else ()
 
 

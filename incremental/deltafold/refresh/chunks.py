@@ -14,14 +14,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
-
 from deltafold.algebra.errors import StateError
 from deltafold.lake.files import File, Identity
-from deltafold.lake.protocol import VersionedTable
-from deltafold.lake.table_view import TableView
-from deltafold.lake.version_diff import Difference, by_snapshots, file_difference
+from deltafold.lake.version_diff import Difference, SourceVersions, by_snapshots
 from deltafold.store.history import Chunk, Extent, Intent, Pin, Rest
 
 
@@ -49,61 +44,21 @@ class PathChange:
         return math.ceil(both * differ / max(rows))
 
 
-class ChunkTable(TableView):
-    """A table between two chunks: files of the versions before and after the change, read by the later schema.
-
-    before: the table at the beginning of the chunk; None for that table itself.
-    """
-
-    def __init__(
-        self, whole: VersionedTable, files: Mapping[Identity, File], before: ChunkTable | None, moved: Difference
-    ) -> None:
-        super().__init__(whole)
-        self._files, self._before, self._moved = files, before, moved
-
-    @property
-    def origin(self) -> VersionedTable:
-        """The table at the beginning of the chunk."""
-        return self._before or self
-
-    @property
-    def moved(self) -> Difference:
-        """The files that the chunk removes and adds."""
-        return replace(self._moved, table=self)
-
-    def files(self, version: int) -> dict[Identity, File]:
-        """Return the files of the table."""
-        return dict(self._files)
-
-    def at(self, version: int) -> DataFrame:
-        """Return the rows of the table."""
-        return self.table.rows_of(self._moved.after, list(self._files.values()))
-
-    def rows_of(self, version: int, files: Sequence[File]) -> DataFrame:
-        """Return the rows of some files, all by the later schema."""
-        return self.table.rows_of(self._moved.after, files)
-
-    def schema(self, version: int | None = None) -> StructType:
-        """Return the later schema."""
-        return self.table.schema(self._moved.after)
-
-
-def split_into_chunks(intent: Intent, tables: Mapping[str, VersionedTable], most: int) -> Intent:
+def split_into_chunks(intent: Intent, sources: Mapping[str, SourceVersions], most: int) -> Intent:
     """Return the intent of the first chunk if the change of its sources has more than `most` bytes, else the intent.
 
     Between two chunks declared constraints may be violated, so none is relied on; the whole change is checked before
     the first chunk. A change of column mapping or of the partition column is never split: a chunk reads all files by
     one schema.
     """
-    pinned = [(name, tables[name], pin) for name, pin in intent.sources.items()]
-    differences = {name: file_difference(table, pin.before, pin.after) for name, table, pin in pinned}
+    differences = {name: source.difference for name, source in sources.items()}
     if sum(change.bytes for change in differences.values()) <= most:
         return intent
-    differences |= {n: by_snapshots(table, None, pin.after) for n, table, pin in pinned if pin.before is None}
+    differences |= {name: by_snapshots(source) for name, source in sources.items() if source.before is None}
     first = Chunk(1, 1, most, starts={name: pin.before for name, pin in intent.sources.items()})
     if len(list(assign_chunks(differences, first))) < 2:  # a compaction alone changes no rows
         return intent
-    changes = file_changes(tables, intent.sources, first)
+    changes = file_changes(sources, intent.sources, first)
     number = len(list(assign_chunks(changes, first)))
     if number < 2 or not all(one_schema(change) for change in changes.values()):
         return intent
@@ -114,9 +69,8 @@ def one_schema(change: Difference) -> bool:
     """Return whether files of both versions can be read by the later schema, in which no type got wider."""
     if change.before is None or not change.removed:
         return not change.remapped
-    old, new = (change.table.origin, change.before), (change.table, change.after)
-    sides = [table.partitioned_by(version) for table, version in (old, new)]
-    then, now = ({field.name: field.dataType for field in table.schema(version)} for table, version in (old, new))
+    sides = [side.table.partitioned_by(side.version) for side in (change.before, change.after)]
+    then, now = ({field.name: field.dataType for field in side.schema} for side in (change.before, change.after))
     kept = all(then.get(name, type_) == type_ for name, type_ in now.items())
     return not change.remapped and sides[0] == sides[1] and kept
 
@@ -129,7 +83,7 @@ def next_chunk_of(intent: Intent, tables: dict[str, int | None]) -> Intent:
     return replace(intent, epoch=intent.epoch + 1, sources=pins, tables=tables, extent=chunk)
 
 
-def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable]) -> Intent:
+def rest_of(begun: Intent, intent: Intent, sources: Mapping[str, SourceVersions]) -> Intent:
     """Return an intent that goes on from a finished chunk, and takes in all that is left of the change.
 
     Raises StateError where its files cannot be read by the schema of the new versions.
@@ -138,7 +92,8 @@ def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable])
     assert isinstance(chunk, Chunk)
     ends = {name: begun.sources[name].after for name in intent.sources}
     for name, pin in intent.sources.items():
-        changes = (by_snapshots(tables[name], version, pin.after) for version in (chunk.starts[name], ends[name]))
+        begins = (sources[name].at(version, pin.after) for version in (chunk.starts[name], ends[name]))
+        changes = map(by_snapshots, begins)
         if pin.is_rebuilt or not all(one_schema(change) for change in changes):
             raise StateError(
                 f"view {intent.view}: {chunk.number} of {chunk.of} chunks of a change are taken in, and the "
@@ -149,41 +104,34 @@ def rest_of(begun: Intent, intent: Intent, tables: Mapping[str, VersionedTable])
     return replace(intent, extent=rest, relied=[])
 
 
-def tables_of_chunk(
-    tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], extent: Extent
-) -> Mapping[str, VersionedTable]:
-    """Return the tables of an epoch: of a chunk of a change, those between two chunks; else the tables themselves."""
+def sources_of_chunk(
+    sources: Mapping[str, SourceVersions], pins: Mapping[str, Pin], extent: Extent
+) -> Mapping[str, SourceVersions]:
+    """Return what an epoch reads: of a chunk of a change, the files before and after it; else the versions themselves.
+
+    All files are read by the later schema.
+    """
     if not isinstance(extent, Chunk):
-        return tables
-    changes = file_changes(tables, pins, extent)
+        return sources
+    changes = file_changes(sources, pins, extent)
     assigned = list(assign_chunks(changes, extent))
     earlier = [path for chunk_before in assigned[: extent.number - 1] for path in chunk_before]
     now = assigned[extent.number - 1]
 
-    def between(name: str) -> ChunkTable:
-        table, change = tables[name], changes[name]
-        old = {} if change.before is None else table.files(change.before)
+    def between(name: str) -> SourceVersions:
+        start, after = changes[name].before, sources[name].after
+        old = {} if start is None else dict(start.files)
         taken = [path for path in earlier if path.source == name]
         exchange(old, taken)
         if isinstance(extent, Rest):
-            after = pins[name].after
-            change, new = by_snapshots(table, extent.starts[name], after), table.files(after)
+            new = after.files
         else:
             new = dict(old)
             exchange(new, [path for path in now if path.source == name])
-        return table_of_chunk(table, replace(change, before=change.after if taken else change.before), old, new)
+        before = None if start is None and not taken else replace(after, chosen=old)
+        return SourceVersions(before, replace(after, chosen=new))
 
-    return {**tables, **{name: between(name) for name, change in changes.items() if not change.empty}}
-
-
-def table_of_chunk(
-    table: VersionedTable, whole: Difference, old: dict[Identity, File], new: dict[Identity, File]
-) -> ChunkTable:
-    """Return one table in a chunk; whole: the change, from its beginning; old, new: the files before and after it."""
-    removed = tuple(file for identity, file in old.items() if identity not in new)
-    added = tuple(file for identity, file in new.items() if identity not in old)
-    change = replace(whole, removed=removed, added=added)
-    return ChunkTable(table, new, ChunkTable(table, old, None, change), change)
+    return {**sources, **{name: between(name) for name, change in changes.items() if not change.empty}}
 
 
 def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None:
@@ -195,7 +143,7 @@ def exchange(files: dict[Identity, File], changes: Sequence[PathChange]) -> None
             files[file.identity] = file
 
 
-def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], chunk: Chunk) -> dict[str, Difference]:
+def file_changes(sources: Mapping[str, SourceVersions], pins: Mapping[str, Pin], chunk: Chunk) -> dict[str, Difference]:
     """Return the change of each source over all chunks, from the file lists of both versions.
 
     Chunks lead to `ends` where their rest goes to other versions. The commits are not sufficient: they give the same
@@ -203,7 +151,7 @@ def file_changes(tables: Mapping[str, VersionedTable], pins: Mapping[str, Pin], 
     vacuum has removed what a compaction replaced.
     """
     ends = chunk.ends if isinstance(chunk, Rest) else {name: pin.after for name, pin in pins.items()}
-    return {name: by_snapshots(tables[name], chunk.starts[name], ends[name]) for name in pins}
+    return {name: by_snapshots(sources[name].at(chunk.starts[name], ends[name])) for name in pins}
 
 
 def assign_chunks(changes: Mapping[str, Difference], chunk_size: Chunk) -> Iterator[list[PathChange]]:

@@ -9,13 +9,12 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.tuning import Tuning
-from deltafold.lake.protocol import Mark, Table, VersionedTable
-from deltafold.lake.version_diff import Difference, file_difference
-from deltafold.refresh.chunks import ChunkTable
+from deltafold.lake.protocol import Mark, Table
+from deltafold.lake.version_diff import Difference, SourceVersions
 from deltafold.refresh.shared_changes import SharedChange
 from deltafold.refresh.state_reuse import Reused
 from deltafold.spark.job_stats import Measure
-from deltafold.store.history import Intent, Pin
+from deltafold.store.history import Intent
 from deltafold.store.journal import intent_json
 
 
@@ -23,14 +22,14 @@ from deltafold.store.journal import intent_json
 class Epoch:
     """The inputs and outputs of one epoch.
 
-    sources: landed or external tables by source name; tables: the view's own tables by name, the last one final;
+    sources: the versions that are read, by source; tables: the view's own tables by name, the last one final;
     resumed: whether an earlier attempt may have written some of them; reused: states that another generation has;
     shared: by source, the changes that other datasets of a run read, too.
     """
 
     spark: SparkSession
     intent: Intent
-    sources: Mapping[str, VersionedTable]
+    sources: Mapping[str, SourceVersions]
     tables: Mapping[str, Table]
     measure: Measure
     resumed: bool = False
@@ -46,10 +45,7 @@ class Epoch:
     @cached_property
     def differences(self) -> Mapping[str, Difference]:
         """The difference of each source, by its files."""
-        return {name: self._difference(self.sources[name], pin) for name, pin in self.intent.sources.items()}
-
-    def _difference(self, table: VersionedTable, pin: Pin) -> Difference:
-        return table.moved if isinstance(table, ChunkTable) else file_difference(table, pin.before, pin.after)
+        return {name: source.difference for name, source in self.sources.items()}
 
     @property
     def places(self) -> dict[str, str]:
@@ -57,7 +53,7 @@ class Epoch:
         descriptions: dict[str, str] = {}
         for name, pin in self.intent.sources.items():
             versions = f"version {pin.after}" if pin.before is None else f"versions {pin.before} to {pin.after}"
-            descriptions[self.sources[name].path] = f"source {name} ({versions})"
+            descriptions[self.sources[name].after.table.path] = f"source {name} ({versions})"
         return descriptions
 
     def application(self, table: str) -> str:

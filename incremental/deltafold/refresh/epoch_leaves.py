@@ -20,6 +20,7 @@ from deltafold.dataflow.partial_aggregate import TouchedGroups
 from deltafold.dataflow.pruning.semijoin import Semijoin
 from deltafold.dataflow.state_schema import Layout
 from deltafold.lake.protocol import Table, VersionedTable
+from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import file_difference
 from deltafold.refresh.epoch import Epoch
 from deltafold.refresh.source_changes import SourceChanges
@@ -56,9 +57,7 @@ class EpochLeaves:
     facts: tuple[Constraint, ...] = ()
     states: dict[str, StateVersions] = field(default_factory=dict[str, StateVersions])
     loops: dict[str, LoopVersions] = field(default_factory=dict[str, LoopVersions])
-    _frames: dict[tuple[VersionedTable, int], DataFrame] = field(
-        default_factory=dict[tuple[VersionedTable, int], DataFrame]
-    )
+    _frames: dict[Snapshot, DataFrame] = field(default_factory=dict[Snapshot, DataFrame])
     _bytes: dict[VersionedTable, int] = field(default_factory=dict[VersionedTable, int])
 
     @property
@@ -92,7 +91,7 @@ class EpochLeaves:
     def bytes(self, leaf: Leaf) -> int:
         """Return the bytes of its table's current version."""
         leaf = stored_leaf(leaf)
-        table = self.epoch.sources[leaf.relation] if isinstance(leaf, SourceRead) else self._table(leaf)
+        table = self.epoch.sources[leaf.relation].after.table if isinstance(leaf, SourceRead) else self._table(leaf)
         if table not in self._bytes:
             self._bytes[table] = table.size()[1]
         return self._bytes[table]
@@ -117,8 +116,7 @@ class EpochLeaves:
         """Return the leaf at its version before the epoch; empty if it had none."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
-            table = self.epoch.sources[leaf.relation].origin
-            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].before)
+            return self._source(leaf, self.epoch.sources[leaf.relation].before)
         if (loop := self.loops.get(leaf.state)) is not None:
             return self._loop(leaf, loop, loop.before)
         return self._state(leaf, self.states[leaf.state].before)
@@ -127,8 +125,7 @@ class EpochLeaves:
         """Return the leaf at its version after the epoch."""
         leaf = stored_leaf(leaf)
         if isinstance(leaf, SourceRead):
-            table = self.epoch.sources[leaf.relation]
-            return self._source(leaf, table, self.epoch.intent.sources[leaf.relation].after)
+            return self._source(leaf, self.epoch.sources[leaf.relation].after)
         if (loop := self.loops.get(leaf.state)) is not None:
             return self._loop(leaf, loop, loop.after)
         return self._state(leaf, self.states[leaf.state].after)
@@ -155,23 +152,23 @@ class EpochLeaves:
         old, new = (touched(self._state(leaf, version, buckets)) for version in (state.before, state.after))
         return self.lowering.union(leaf.columns, [(leaf.columns, new), self.lowering.negate(leaf.columns, old)])
 
-    def _source(self, leaf: SourceRead, table: VersionedTable, version: int | None) -> Relation:
-        if version is None:
+    def _source(self, leaf: SourceRead, snapshot: Snapshot | None) -> Relation:
+        if snapshot is None:
             return self.lowering.empty(leaf.columns)
-        return self.lowering.leaf(self._at(table, version), leaf.fields, weighted=False)
+        return self.lowering.leaf(self._at(snapshot), leaf.fields, weighted=False)
 
     def _loop(self, leaf: StateRead, loop: LoopVersions, version: int | None) -> Relation:
         if version is None:
             return self.lowering.empty(leaf.columns)
-        answer = loop.stored.answer(self._at(loop.table, version))
+        answer = loop.stored.answer(self._at(Snapshot(loop.table, version)))
         return self.lowering.leaf(answer, list(zip(loop.stored.row, leaf.columns, strict=True)), weighted=False)
 
-    def _at(self, table: VersionedTable, version: int) -> DataFrame:
+    def _at(self, snapshot: Snapshot) -> DataFrame:
         """Return a version of a table, cached, each time with new attribute ids."""
-        cached = self._frames.get((table, version))
+        cached = self._frames.get(snapshot)
         scan = None if cached is None else catalyst.again(cached)
         if scan is None:
-            scan = self._frames[table, version] = table.at(version)
+            scan = self._frames[snapshot] = snapshot.rows()
         return scan
 
     def _state(self, leaf: StateRead, version: int | None, buckets: tuple[int, ...] | None = None) -> Relation:
@@ -179,7 +176,7 @@ class EpochLeaves:
         if version is None:
             return self.lowering.empty(leaf.columns)
         state = self.states[leaf.state]
-        rows = self._at(state.table, version)
+        rows = self._at(Snapshot(state.table, version))
         if buckets is not None and state.layout.buckets > 1:
             rows = rows.where(F.col(BUCKET).isin(*buckets))
         return self.lowering.compute(rows, self._answers(leaf, state.layout))

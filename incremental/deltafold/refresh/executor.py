@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from deltafold.algebra.errors import DeltafoldError, NotConvergedError, StateError
 from deltafold.algebra.results.report import Report
-from deltafold.lake.protocol import VersionedTable
-from deltafold.refresh.chunks import tables_of_chunk
+from deltafold.lake.snapshot import Snapshot
+from deltafold.lake.version_diff import SourceVersions
+from deltafold.refresh.chunks import sources_of_chunk
 from deltafold.refresh.compatibility import reason
 from deltafold.refresh.epoch import Epoch, EpochResult
 from deltafold.refresh.incremental_refresh import RefreshStrategy
@@ -96,7 +97,7 @@ class Executor:
         """Check declared constraints on the change, then write the tables."""
         intent = plan.intent
         whole = self.epoch(plan.strategy, intent, progress, resumed=plan.is_resumed)
-        sources = tables_of_chunk(whole.sources, intent.sources, intent.extent)
+        sources = sources_of_chunk(whole.sources, intent.sources, intent.extent)
         reused = find_reusable(self.store, intent, plan.strategy.convertible)
         epoch = replace(whole, sources=sources, reused=reused, shared=self._find_shared(sources))
         with self.counting(epoch, f"{intent.view} epoch {intent.epoch}"):
@@ -109,13 +110,13 @@ class Executor:
                 self.store.create_folders(intent.generation, tables, tables[-1])
             return epoch, plan.strategy.run(epoch)
 
-    def _find_shared(self, sources: Mapping[str, VersionedTable]) -> dict[str, SharedChange]:
+    def _find_shared(self, sources: Mapping[str, SourceVersions]) -> dict[str, SharedChange]:
         """Return the shared changes by source, but of those that are read in chunks, or with other types."""
         if not self.shared:
             return {}
-        places = {
-            name: self.inputs.places[name] for name, table in self.inputs.tables.items() if sources.get(name) is table
-        }
+        read = {name: source for name, source in sources.items() if name in self.inputs.tables}
+        plain = [name for name, each in read.items() if each.after == Snapshot(each.after.table, each.after.version)]
+        places = {name: self.inputs.places[name] for name in plain}
         return {name: self.shared[place] for name, place in places.items() if place in self.shared}
 
     def _finish(self, plan: EpochPlan, epoch: Epoch, effect: EpochResult) -> Report:

@@ -106,15 +106,13 @@ class FullRecompute:
 
     def _answer(self, epoch: Epoch) -> DataFrame:
         """Return the batch query's answer now."""
-        pins = epoch.intent.sources
-        return self.batch({name: epoch.sources[name].at(pin.after) for name, pin in pins.items()}).toDF(*self.columns)
+        return self.batch({name: source.after.rows() for name, source in epoch.sources.items()}).toDF(*self.columns)
 
     def _old(self, epoch: Epoch, before: int) -> DataFrame:
         """Return the view's rows; by definition the batch query's answer before."""
         if not self.by_definition:
             return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
-        versions = {name: pin.before for name, pin in epoch.intent.sources.items()}
-        frames = {n: epoch.sources[n].origin.at(v) for n, v in versions.items() if v is not None}
+        frames = {name: source.before.rows() for name, source in epoch.sources.items() if source.before is not None}
         return self.batch(frames).toDF(*self.columns)
 
 

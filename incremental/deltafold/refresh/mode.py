@@ -19,12 +19,12 @@ from deltafold.algebra.results.report import RESUMED
 from deltafold.algebra.results.sentences import chosen_mode
 from deltafold.algebra.tuning import CostRates, Tuning
 from deltafold.lake.protocol import VersionedTable
-from deltafold.lake.version_diff import file_difference
+from deltafold.lake.version_diff import SourceVersions
 from deltafold.refresh.full_recompute import FullRecompute
 from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
 from deltafold.refresh.sources.pinned_tables import is_pinned
 from deltafold.refresh.state_reuse import COPIED
-from deltafold.store.history import Event, Finished, Pin, Whole
+from deltafold.store.history import Event, Finished, Whole
 from deltafold.store.journal import Journal
 
 
@@ -60,9 +60,7 @@ class ModePolicy(Protocol):
         """Return the strategy of a mode; of the preferred one for None."""
         ...
 
-    def choose(
-        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
-    ) -> Choice:
+    def choose(self, journal: Journal, sources: Mapping[str, SourceVersions], tuning: Tuning) -> Choice:
         """Choose the mode of the next epoch, from the past epochs and the change between the pinned versions."""
         ...
 
@@ -79,9 +77,7 @@ class Fixed:
         """Return the only one."""
         return self.strategy
 
-    def choose(
-        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
-    ) -> Choice:
+    def choose(self, journal: Journal, sources: Mapping[str, SourceVersions], tuning: Tuning) -> Choice:
         """Return the only one."""
         return Choice(strategy=self.strategy, refused=self.refused)
 
@@ -99,17 +95,13 @@ class CostBased:
         """Return the strategy of a mode; incremental by default."""
         return self.recomputed if mode == self.recomputed.mode else self.incremental
 
-    def choose(
-        self, journal: Journal, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning
-    ) -> Choice:
+    def choose(self, journal: Journal, sources: Mapping[str, SourceVersions], tuning: Tuning) -> Choice:
         """Choose the last epoch's mode (at first recompute, without state), unless the other is clearly cheaper.
 
         Going back to a recompute that was timed takes less: no state has to be loaded for it.
         """
         entries = journal.entries(tuning.recent_epochs)
-        volume = replace(
-            self._volume(pins, sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries)
-        )
+        volume = replace(self._volume(sources, tuning), rounds=recent_rounds(entries, tuning), levels=levels(entries))
         estimate = self.estimate(self.incremental.program, volume, tuning.rates)
         estimates = {self.incremental.mode: estimate.refresh, self.recomputed.mode: estimate.recompute}
         factors = corrections(entries, tuning)
@@ -129,24 +121,22 @@ class CostBased:
         mode = min(weighed, key=lambda mode: weighed[mode])
         return Choice(strategy=self.of(mode), estimates=estimates, expected=expected, share=min(shares.values()))
 
-    def _volume(self, pins: Mapping[str, Pin], sources: Mapping[str, VersionedTable], tuning: Tuning) -> Volume:
-        whole = {name: float(sources[name].size()[1]) for name in pins}
+    def _volume(self, sources: Mapping[str, SourceVersions], tuning: Tuning) -> Volume:
+        whole = {name: float(source.after.table.size()[1]) for name, source in sources.items()}
         change = {
-            name: self._changed_bytes(name, pin, sources[name], whole[name] * tuning.change_share)
-            for name, pin in pins.items()
+            name: self._changed_bytes(name, source, whole[name] * tuning.change_share)
+            for name, source in sources.items()
         }
         return Volume(
             total=whole,
             change=change,
-            columns={name: len(sources[name].schema(pin.after)) for name, pin in pins.items()},
+            columns={name: len(source.after.schema) for name, source in sources.items()},
         )
 
-    def _changed_bytes(self, name: str, pin: Pin, table: VersionedTable, expected: float) -> float:
+    def _changed_bytes(self, name: str, source: SourceVersions, expected: float) -> float:
         if name in self.incremental.invariant:
             return 0.0
-        if pin.before is None:
-            return expected
-        return float(file_difference(table, pin.before, pin.after).bytes)
+        return expected if source.before is None else float(source.difference.bytes)
 
 
 def predict_choice(
@@ -163,8 +153,8 @@ def predict_choice(
     if len(versions) < len(read):  # some source has no table yet
         return Choice(strategy=mode_policy.of(None if last is None else last.intent.mode))
     before = {name: pin.after for name, pin in pins.items() if name in versions and is_pinned(pin, tables[name])}
-    expected = {name: Pin(before.get(name), version, "") for name, version in versions.items()}
-    return mode_policy.choose(journal, expected, tables, tuning)
+    expected = {name: SourceVersions.of(tables[name], before.get(name), version) for name, version in versions.items()}
+    return mode_policy.choose(journal, expected, tuning)
 
 
 def corrections(entries: Sequence[Event], tuning: Tuning) -> dict[str, float]:

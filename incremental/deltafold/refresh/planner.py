@@ -99,7 +99,7 @@ class Planner:
 
         chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several. lost: of an Intent.
         """
-        choice = self.mode_policy.choose(self.store.journal, pins, self.inputs.of(pins), self.store.tuning)
+        choice = self.mode_policy.choose(self.store.journal, self.inputs.of(pins), self.store.tuning)
         strategy, moved = choice.strategy, last is not None and choice.strategy.mode != last.intent.mode
         new_generation = rebuild or moved  # another mode requires another generation
         verdict = REBUILT if rebuild or (moved and strategy.verdict == APPLIED) else strategy.verdict
@@ -152,7 +152,7 @@ class Planner:
 
     def _buckets(self, pins: Mapping[str, Pin]) -> int:
         """Return the number of buckets of a new state, by the size of its sources."""
-        size = sum(table.size()[1] for name, table in self.inputs.of(pins).items() if name in pins)
+        size = sum(source.after.table.size()[1] for source in self.inputs.of(pins).values())
         tuning = self.store.tuning
         return max(1, min(tuning.buckets, size // tuning.bucket_bytes))
 

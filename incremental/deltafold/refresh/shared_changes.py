@@ -42,7 +42,7 @@ class SharedChange:
         small = changed.bytes <= tuning.local_bytes
         if changed.before is None or changed.empty or (changed.insert_only and not small):
             return None
-        versions = changed.before, changed.after
+        versions = changed.before.version, changed.after.version
         with self._lock:  # the others wait for the first
             if versions not in self._rows:
                 frame = changed.frame(self._columns_of(changed), consolidate=True)
@@ -57,7 +57,7 @@ class SharedChange:
 
     def _columns_of(self, changed: Difference) -> list[str]:
         """Return the columns that all rows of a change have; one that was added since is read by its readers alone."""
-        if changed.insert_only:
+        if changed.insert_only or changed.before is None:
             return [*self.columns]
-        there = changed.table.origin.schema(changed.before).names
+        there = changed.before.schema.names
         return [name for name in self.columns if name in there]

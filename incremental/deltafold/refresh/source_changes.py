@@ -32,6 +32,7 @@ from deltafold.lake.version_diff import sum_weights
 from deltafold.refresh.epoch import Epoch
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import Checkpoints, collect_rows
+from deltafold.store.history import AnswerPin
 
 ROWS_ADDED, ROWS_REMOVED, COPIES = "added", "removed", "copies"
 
@@ -71,7 +72,9 @@ class SourceChanges:
         if (net := self.net(relation)) is None:
             changed = self.epoch.differences[relation]
             few = changed.rewrites and changed.bytes <= self.epoch.tuning.cancelled_bytes
-            consolidate = not self._is_summed(relation) or changed.table.rewritten or few
+            # a refresh writes rows of a small state again that did not change
+            rewritten = isinstance(self.epoch.intent.sources[relation], AnswerPin)
+            consolidate = not self._is_summed(relation) or rewritten or few
             return self._read_change(relation, names, consolidate=consolidate)
         weight = [WEIGHT] if WEIGHT in net.rows.columns else []
         return net.rows.select(*map(quoted, names), *weight)

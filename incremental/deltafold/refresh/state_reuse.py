@@ -91,8 +91,7 @@ def readable(pins: Mapping[str, Pin], inputs: Inputs) -> bool:
     try:
         inputs.check(pins)
         inputs.check_columns(pins)
-        tables = inputs.of(pins)
-        return all(tables[name].is_readable(pin.after) for name, pin in pins.items())
+        return all(source.after.is_readable for source in inputs.of(pins).values())
     except SourceError:
         return False
 

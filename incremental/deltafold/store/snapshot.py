@@ -19,7 +19,7 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.lake.catalog_names import no_data
 from deltafold.lake.files import rows_in
 from deltafold.lake.protocol import Table, VersionedTable
-from deltafold.lake.version_diff import by_commits
+from deltafold.lake.version_diff import SourceVersions, by_commits
 from deltafold.store.history import Event, Finished, as_complete, base_versions, tables_of
 from deltafold.store.journal import never_refreshed
 from deltafold.store.view_store import Store
@@ -139,7 +139,7 @@ def lag(source: str, table: VersionedTable, version: int) -> Lag:
     behind = latest - version
     if behind == 0:
         return Lag(0, 0)
-    change = by_commits(table, version, version + behind)
+    change = by_commits(SourceVersions.of(table, version, version + behind))
     if change is None:
         return Lag(behind, None)
     removed, added, shrunk, rest = change.sides()

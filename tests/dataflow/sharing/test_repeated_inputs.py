@@ -26,7 +26,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     found, frame = Counter[str](), Difference.frame
 
     def counting(self: Difference, *given: Any, **named: Any) -> Any:
-        found[self.table.path.rsplit("/", 1)[-1]] += 1
+        found[self.after.table.path.rsplit("/", 1)[-1]] += 1
         return frame(self, *given, **named)
 
     monkeypatch.setattr(Difference, "frame", counting)

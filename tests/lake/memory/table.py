@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from deltafold.algebra.errors import SourceError
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.sqltext import quoted, unquote
 from deltafold.lake.files import Commit, File, Identity, needs_mapping
@@ -85,16 +84,6 @@ class MemoryTable:
     def place(self) -> str:
         """The location of the table, the same however its path is written."""
         return os.path.realpath(self.folder)
-
-    @property
-    def origin(self) -> VersionedTable:
-        """The table that has the version before an epoch: this one."""
-        return self
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether its commits usually rewrite many unchanged rows; only those of a view's answer do."""
-        return False
 
     def is_mapped(self, version: int | None = None) -> bool:
         """Return whether any column name is allowed; the files have the same names in any case."""
@@ -173,13 +162,6 @@ class MemoryTable:
     def present(self, files: Sequence[File]) -> bool:
         """Return whether none of the files was vacuumed."""
         return self._find_vacuumed(files) is None
-
-    def is_readable(self, version: int) -> bool:
-        """Return whether a version exists with all of its files."""
-        try:
-            return self.find_missing(version) is None
-        except SourceError:
-            return False
 
     def find_missing(self, version: int) -> str | None:
         """Return the path of a file of a version that no longer exists; None if all do."""

@@ -29,7 +29,7 @@ from deltafold.algebra.errors import SourceError
 from deltafold.algebra.program import WEIGHT
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.log.file_skipping import SKIPPABLE
-from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.snapshot import Snapshot
 from deltafold.refresh.epoch import Epoch
 from deltafold.spark.checkpoint import computed_once
 
@@ -93,13 +93,12 @@ class Checks:
         added = added.where(F.col(WEIGHT) > 0)
         if new:
             return (Offence(sample_texts(find_duplicates(added, names), names), fact.columns, sentence),)
-        table, version = self._epoch.sources[fact.source], self._epoch.intent.sources[fact.source].before
-        assert version is not None
+        before = self._epoch.sources[fact.source].before
+        assert before is not None
         suspect = Suspect(
             keys=added,
             fault="duplicate",
-            table=table,
-            version=version,
+            stored=before,
             columns=fact.columns,
             shown=fact.columns,
             sentence=sentence,
@@ -125,8 +124,7 @@ class Checks:
         suspect = Suspect(
             keys=self._compute_once(rest),
             fault="missing",
-            table=self._epoch.sources[fact.to],
-            version=self._epoch.intent.sources[fact.to].after,
+            stored=self._epoch.sources[fact.to].after,
             columns=fact.key,
             shown=fact.columns,
             sentence=sentence,
@@ -146,8 +144,7 @@ class Checks:
         suspect = Suspect(
             keys=removed,
             fault="present",
-            table=self._epoch.sources[fact.source],
-            version=self._epoch.intent.sources[fact.source].after,
+            stored=self._epoch.sources[fact.source].after,
             columns=fact.columns,
             shown=fact.columns,
             sentence=sentence,
@@ -158,13 +155,13 @@ class Checks:
         changed = self._epoch.differences[fact.source]
         if changed.before is None or not changed.removed:
             return ()
-        was = set(self._epoch.sources[fact.source].at(changed.before).columns)
+        was = set(changed.before.rows().columns)
         columns = tuple(column for column in self._after(fact.source).columns if column in was)
         removed = changed.frame(columns, consolidate=True).where(F.col(WEIGHT) < 0)
+        versions = f"{changed.before.version} and {changed.after.version}"
         sentence = (
-            f"source {fact.source}: declared append-only, but between its versions {changed.before} and "
-            f"{changed.after} rows were removed or updated: {{rows}}. Restore them and refresh again, or remove the "
-            "declaration."
+            f"source {fact.source}: declared append-only, but between its versions {versions} rows were removed or "
+            "updated: {rows}. Restore them and refresh again, or remove the declaration."
         )
         return (Offence(sample_texts(removed, [quoted(column) for column in columns]), columns, sentence),)
 
@@ -192,7 +189,7 @@ class Checks:
         return net_weights(select_key(self._after(source), columns), columns)
 
     def _after(self, source: str) -> DataFrame:
-        return self._epoch.sources[source].at(self._epoch.intent.sources[source].after)
+        return self._epoch.sources[source].after.rows()
 
     def _has_changed(self, source: str) -> bool:
         return not self._epoch.differences[source].empty
@@ -239,14 +236,13 @@ class TouchedKeys:
 class Suspect:
     """The only keys that can break a constraint, as key_0, key_1, …; the rows of a table that have them decide.
 
-    keys: with their net weights if they may be duplicates; fault: what makes one of them offend; columns: the table's,
-    to compare with the keys; shown, sentence: the columns and the sentence of the error.
+    keys: with their net weights if they may be duplicates; fault: what makes one of them offend; stored: the version of
+    that table; columns: its own, to compare with the keys; shown, sentence: the columns and the sentence of the error.
     """
 
     keys: DataFrame
     fault: KeyFault
-    table: VersionedTable
-    version: int
+    stored: Snapshot
     columns: tuple[str, ...]
     shown: tuple[str, ...]
     sentence: str
@@ -254,7 +250,7 @@ class Suspect:
     def find(self, touched: TouchedKeys) -> Offence:
         """Return the offending rows; touched: the keys, measured."""
         names = key_names(self.columns)
-        stored = touched.among(self.table.at(self.version), self.columns)
+        stored = touched.among(self.stored.rows(), self.columns)
         match self.fault:
             case "duplicate":
                 wrong = find_duplicates(self.keys.unionAll(stored.withColumn(WEIGHT, F.lit(1).cast("bigint"))), names)

@@ -17,10 +17,11 @@ from deltafold.algebra.errors import SourceError, StateError
 from deltafold.algebra.results.report import Report
 from deltafold.algebra.wider_types import is_wider
 from deltafold.lake.catalog_names import no_data
-from deltafold.lake.protocol import VersionedTable
+from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.remote.remote_path import Place
+from deltafold.lake.snapshot import Snapshot
+from deltafold.lake.version_diff import SourceVersions
 from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
-from deltafold.refresh.sources.table_views import Answer, GrownTable, WidenedTable
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions
 from deltafold.store.journal import Journal
@@ -135,23 +136,28 @@ class Inputs:
         """The base tables by their location."""
         return {self.places[source_path]: table for source_path, table in self.bases.items()}
 
-    def of(self, pins: Mapping[str, Pin], extent: Extent = WHOLE) -> Mapping[str, VersionedTable]:
-        """Return the tables of an epoch by source."""
-        answers = {name: self._answer(name, pins[name]) for name in self.views if name in pins}
-        grown = {name: GrownTable(self.tables[name], pins[name].after) for name in self.grown if name in pins}
-        tables: dict[str, VersionedTable] = {**self.tables, **answers, **grown}
-        return {
-            name: self._as_wide(name, table, pins[name], extent) if name in pins else table
-            for name, table in tables.items()
-        }
+    def of(self, pins: Mapping[str, Pin], extent: Extent = WHOLE) -> Mapping[str, SourceVersions]:
+        """Return the versions that an epoch reads, by source."""
+        read = {name: pin for name, pin in pins.items() if name in self.tables or name in self.views}
+        return {name: self._versions(name, pin, extent) for name, pin in read.items()}
 
-    def _as_wide(self, name: str, table: VersionedTable, pin: Pin, extent: Extent) -> VersionedTable:
-        """Return a table with the types of today in all versions of an epoch; itself if it has these."""
+    def _versions(self, name: str, pin: Pin, extent: Extent) -> SourceVersions:
+        """Return the versions of a source in an epoch, all with the types of today."""
+        if name in self.views:
+            # of a pin without a place, the source was a table then: no table of the view has its id
+            place, place_before = (pin.place, pin.place_before) if isinstance(pin, AnswerPin) else ("", "")
+            table = self._table(name, place)
+            before = table if place == place_before else self._table(name, place_before)
+            after = Snapshot(table, pin.after, columns=self.views[name].columns)
+        else:
+            before = table = self.tables[name]
+            after = Snapshot(table, pin.after, read_as=pin.after if name in self.grown else None)
         read = self.types.get(name, {})
         there = [self._types_if_readable(table, version) for version in (pin.after, *extent.list_passed(name))]
-        there.append(self._types_before(table, pin))
-        same = all(types.get(column, type_) == type_ for types in there for column, type_ in read.items())
-        return table if same else WidenedTable(table, read)
+        there.append(self._types_before(before, table, pin))
+        if any(types.get(column, type_) != type_ for types in there for column, type_ in read.items()):
+            after = replace(after, types=read)
+        return SourceVersions(None if pin.before is None else replace(after, table=before, version=pin.before), after)
 
     def targets(self, versions: Mapping[str, int], read: Collection[str]) -> Targets:
         """Return the target version of every base source: the given one, or the latest; read: those of the last epoch.
@@ -230,12 +236,13 @@ class Inputs:
 
     def check(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError if a table is not the one whose version was pinned."""
-        tables = self.of(pins)
+        sources = self.of(pins)
         for name, pin in pins.items():
-            table = tables[name]
+            before, table = sources[name].before, sources[name].after.table
             if name in self.tables and table.version() is None:
                 raise SourceError(no_data(name, table, was_read=True))
-            if table.version() is None or not is_pinned(pin, table) or table.origin.version() is None:
+            is_lost = before is not None and before.table.version() is None
+            if is_lost or table.version() is None or not is_pinned(pin, table):
                 raise refuse_recreated(self.view, name, table)
 
     def find_damage(self, targets: Targets | None) -> SourceError | None:
@@ -278,7 +285,7 @@ class Inputs:
                         f"source {name}: {actual} at version {pin.after}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
-            before = self._types_before(table, pin)
+            before = self._types_before(table, table, pin)
             for column, wanted in read.items():
                 if is_wider(wanted, before.get(column, wanted)):
                     raise SourceError(
@@ -286,11 +293,11 @@ class Inputs:
                         f"contain it, since the last epoch of view {self.view}. Rebuild the view, or restore the type."
                     )
 
-    def _types_before(self, table: VersionedTable, pin: Pin) -> dict[str, str]:
+    def _types_before(self, before: VersionedTable, table: VersionedTable, pin: Pin) -> dict[str, str]:
         """Return the types of the version before; empty if there is none, or it is the same."""
-        if pin.before is None or (pin.before == pin.after and table.origin is table):
+        if pin.before is None or (pin.before == pin.after and before is table):
             return {}
-        return self._types_if_readable(table.origin, pin.before)
+        return self._types_if_readable(before, pin.before)
 
     def _types_if_readable(self, table: VersionedTable, version: int) -> dict[str, str]:
         """Return the types of a version; empty if it cannot be read any more.
@@ -371,16 +378,9 @@ class Inputs:
         name, _, rest = source_path.partition("/")
         return self.views[name].inputs.find_place(rest) if rest and name in self.views else None
 
-    def _answer(self, name: str, pin: Pin) -> Answer:
-        """Return the answer of a view below, as an epoch has pinned it."""
-        if not isinstance(pin, AnswerPin):  # the source was a table then: no table of the view has its id
-            return self._table(name, "")
-        return self._table(name, pin.place, self._table(name, pin.place_before) if pin.is_rebuilt else None)
-
-    def _table(self, name: str, place: str, before: Answer | None = None) -> Answer:
-        """Return the answer of a view below in one of its tables; before: in an earlier one."""
-        below = self.views[name]
-        return Answer(below.store.table_at(place), below.columns, before)
+    def _table(self, name: str, place: str) -> Table:
+        """Return one of the tables of a view below."""
+        return self.views[name].store.table_at(place)
 
 
 def prefix_progress(below: UpstreamView, progress: Progress | None) -> Progress | None:
