@@ -222,7 +222,7 @@ def folders(at: Scenario) -> None:
     table.append(at.rows((2,), schema="k int"), mark(2), None)
     shutil.copytree(at.folder / "moved", at.folder / "copy")
     copy = at.table("copy")
-    at.note("a copy is the same table", (copy.identity() == table.identity(), copy.commit_id(1) == table.commit_id(1)))
+    at.note("a copy is the same table", (copy.metadata() == table.metadata(), copy.commit_id(1) == table.commit_id(1)))
     copy.append(at.rows((3,), schema="k int"), mark(3), None)
     table.append(at.rows((4,), schema="k int"), mark(3), None)
     at.note("and goes its own way", (bag(copy.at(2)), bag(table.at(2)), copy.commit_id(2) == table.commit_id(2)))
@@ -231,13 +231,13 @@ def folders(at: Scenario) -> None:
         "moved",
         (bag(at.table("other").at(2)), at.table(f"../{at.folder.name}/other/").place == at.table("other").place),
     )
-    known = table.identity()
+    known = table.metadata().id
     shutil.rmtree(at.folder / "moved")
     if not isinstance(at.lake, MemoryLake):
         at.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     at.note("gone", at.table("moved").version())
     at.table("moved").append(at.rows((5,), schema="k int"), mark(1), None)
-    at.note("made again", (at.table("moved").version(), at.table("moved").identity() == known))
+    at.note("made again", (at.table("moved").version(), at.table("moved").metadata().id == known))
 
 
 def vacuumed(at: Scenario) -> None:
@@ -270,8 +270,8 @@ def state(table: Table, before: int | None) -> dict[str, object]:
         "size": (table.size()[0], table.size()[1] > 0),
         "epochs": [table.epoch(application) for application in "ab"],
         "partitions": sorted(map(repr, table.partitions(1 << 20))),
-        "partitioned by": (table.partition, table.partitioned_by(version)),
-        "mapped": table.is_mapped(),
+        "partitioned by": table.metadata(version).partition_columns,
+        "mapped": table.metadata().is_mapped,
         "whole": [Snapshot(table, each).is_readable for each in (0, version, version + 1)],
         "made": [bool(table.commit_id(each)) for each in (version, version + 1)],
         "needed": [(hours := table.needed_hours(each)) and round(hours) for each in (0, version)],

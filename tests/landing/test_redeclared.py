@@ -61,7 +61,7 @@ class Moved:
         table = self.warehouse.tables()["orders"]
         version = table.version()
         assert version is not None
-        assert table.partitioned_by(version) == ([self.by] if self.by else [])
+        assert table.metadata(version).partition_columns == ((self.by,) if self.by else ())
         found = table.at(version).selectExpr("id", "v", "string(day)", "hour").collect()
         assert sorted(tuple(row) for row in found) == sorted(rows)
 

@@ -8,6 +8,7 @@ that the change feeds of other tools see nothing) and keeps the marks of epochs.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import time
@@ -24,7 +25,7 @@ from deltafold.algebra.local_path import is_uri
 from deltafold.algebra.plain_options import PlainOptions
 from deltafold.algebra.program import BUCKET
 from deltafold.algebra.sqltext import literal, quoted
-from deltafold.lake.files import FEED, Commit, File, Identity, needs_mapping, records_feed
+from deltafold.lake.files import Commit, File, Identity, needs_mapping, records_feed
 from deltafold.lake.key_interval import KeyInterval
 from deltafold.lake.log.actions import to_java
 from deltafold.lake.log.commit_log import commit_id, commits_between, first_removal
@@ -38,7 +39,6 @@ from deltafold.lake.log.file_lists import (
     find_missing_of,
     has_vectors,
     known_files,
-    partition_columns,
     partition_files,
     row_count,
     rows_of_files,
@@ -52,6 +52,7 @@ from deltafold.lake.protocol import (
     Clause,
     Lake,
     Mark,
+    Metadata,
     PartitionFiles,
     Table,
     VersionedTable,
@@ -99,9 +100,16 @@ class DeltaTable:
             refuse_hidden_log(self.path)
         return None if version < 0 else version
 
-    def identity(self, version: int | None = None) -> str:
-        """Return Delta's id of the table, at a version or now: it changes when the table is replaced or recreated."""
-        return str(self._snapshot(version).metadata().id())
+    def metadata(self, version: int | None = None) -> Metadata:
+        """Return the metadata of a version or of the latest, read from Delta's action in one call."""
+        action = json.loads(str(self._snapshot(version).metadata().json()))["metaData"]
+        properties = action.get("configuration", {})
+        return Metadata(
+            id=action["id"],
+            partition_columns=tuple(action.get("partitionColumns", ())),
+            is_mapped=properties.get(NAME_MAPPING[0], "none") != "none",
+            records_feed=records_feed(properties),
+        )
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if it has none, or the log was cleaned up."""
@@ -110,14 +118,6 @@ class DeltaTable:
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest, with Delta's metadata of the columns."""
         return catalyst.python_schema(self._snapshot(version).schema())
-
-    def partitioned_by(self, version: int) -> list[str]:
-        """Return the partition columns of a version, whose values are in the log and not in the files."""
-        return partition_columns(self._snapshot_at(version).metadata())
-
-    def is_mapped(self, version: int | None = None) -> bool:
-        """Return whether columns have other names in the files than in the schema (Delta's column mapping)."""
-        return str(self._snapshot(version).metadata().columnMappingMode().name()) != "none"
 
     def epoch(self, application: str) -> int | None:
         """Return the last epoch that an application wrote, None if none; without a checksum, a Spark job finds it."""
@@ -158,12 +158,7 @@ class DeltaTable:
         """
         if most is not None and after - before > most:
             return None
-        return commits_between(self.spark, self.log, before, after, lambda: self.partitioned_by(before))
-
-    def records_feed(self, version: int) -> bool:
-        """Return whether a version has the change data feed on."""
-        setting = catalyst.option(self._snapshot_at(version).metadata().configuration().get(FEED))
-        return records_feed({} if setting is None else {FEED: str(setting)})
+        return commits_between(self.spark, self.log, before, after, lambda: [*self.metadata(before).partition_columns])
 
     def feed(self, before: int, after: int) -> DataFrame:
         """Return the changed rows that the commits after `before` up to `after` recorded, by Delta's own reader."""
@@ -246,7 +241,7 @@ class DeltaTable:
     def publish(self, rows: DataFrame, options: PlainOptions, metadata: str) -> None:
         """Make rows all that the table has, and their columns its schema; creates it if there is none."""
         # what once needed a mapping keeps it: Delta does not take its feature from a table
-        mapped = needs_mapping(rows.columns) or (self.version() is not None and self.is_mapped())
+        mapped = needs_mapping(rows.columns) or (self.version() is not None and self.metadata().is_mapped)
         form = form_digest(rows.schema, options, mapped=mapped)
         if self.version() is not None and self._property(FORM) == form and self._is_as_published(rows.schema):
             self.replace_where(rows, ALL, metadata, None)
@@ -434,12 +429,6 @@ class DeltaTable:
             if "_delta_log" not in Path(folder).parts and not name.endswith(".crc")
         ]
         return len(sizes), sum(sizes)
-
-    @property
-    def partition(self) -> str | None:
-        """The column that the table is partitioned by."""
-        columns = catalyst.sequence(self._latest().metadata().partitionColumns())
-        return str(columns[0]) if columns else None
 
     @property
     def _tombstone_hours(self) -> float:

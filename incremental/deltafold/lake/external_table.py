@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.files import Commit, File, Identity
+from deltafold.lake.protocol import Metadata
 
 PREFIX = "version "  # of the identity of the file that a version counts as
 
@@ -71,17 +72,13 @@ class ExternalTable:
         """Its location."""
         return self.path
 
-    def is_mapped(self, version: int | None = None) -> bool:
-        """Return False: rows have the names of the schema."""
-        return False
-
     def version(self) -> int | None:
         """Return the latest version, None if there is no table."""
         return self._source.version()
 
-    def identity(self, version: int | None = None) -> str:
-        """Return the id of the table."""
-        return self._source.identity()
+    def metadata(self, version: int | None = None) -> Metadata:
+        """Return the id of the table; a commit says itself whether it has a feed."""
+        return Metadata(id=self._source.identity(), records_feed=True)
 
     def commit_id(self, version: int) -> str:
         """Return the empty text: the id of the table decides whether a pinned version is its own."""
@@ -93,10 +90,6 @@ class ExternalTable:
         if latest is None:
             raise SourceError(f"table {self.path}: there is none. Create it first.")
         return self._source.schema(latest)
-
-    def partitioned_by(self, version: int) -> list[str]:
-        """Return no columns: a version is one file."""
-        return []
 
     def size(self, version: int | None = None) -> tuple[int, int]:
         """Return the files and bytes of a version, or of the latest."""
@@ -126,10 +119,6 @@ class ExternalTable:
             return None
         feed = File((f"changes from {before} to {after}", ""), None, change[1], None)
         return [Commit(added=[self._file(after)], removed=[self._file(before)], feed=(feed,))]
-
-    def records_feed(self, version: int) -> bool:
-        """Return True: a commit says itself whether it has a feed."""
-        return True
 
     def feed(self, before: int, after: int) -> DataFrame:
         """Return the changed rows that the source finds."""

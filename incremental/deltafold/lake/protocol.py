@@ -55,6 +55,22 @@ class PartitionFiles:
         return self.small >= tuning.small_files or self.deleted > tuning.deleted_share * self.rows
 
 
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """The metadata of a version of a table, beside its schema.
+
+    id: of the table: another one after it was dropped and recreated, and after CREATE OR REPLACE TABLE;
+    partition_columns: those whose values are in the log and not in the files;
+    is_mapped: columns may have other names in the files than in the schema (Delta's column mapping);
+    records_feed: commits after this version record their changed rows (Delta's change data feed).
+    """
+
+    id: str
+    partition_columns: tuple[str, ...] = ()
+    is_mapped: bool = False
+    records_feed: bool = False
+
+
 def unreadable_version(path: str, version: int) -> LostSourceError:
     """Return the error for a version that does not exist, or no longer exists."""
     return LostSourceError(
@@ -86,19 +102,12 @@ class VersionedTable(Protocol):
         """Its location, the same however its path is written."""
         ...
 
-    def is_mapped(self, version: int | None = None) -> bool:
-        """Return whether columns may have other names in the files than in the schema, at a version or now."""
-        ...
-
     def version(self) -> int | None:
         """Return the latest version, None if there is no table."""
         ...
 
-    def identity(self, version: int | None = None) -> str:
-        """Return the id of the table, at a version or now.
-
-        It changes when the table is dropped and recreated, and when CREATE OR REPLACE TABLE gives it other content.
-        """
+    def metadata(self, version: int | None = None) -> Metadata:
+        """Return the metadata of a version or of the latest."""
         ...
 
     def commit_id(self, version: int) -> str:
@@ -107,10 +116,6 @@ class VersionedTable(Protocol):
 
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest."""
-        ...
-
-    def partitioned_by(self, version: int) -> list[str]:
-        """Return the columns by which the files of a version are partitioned."""
         ...
 
     def size(self, version: int | None = None) -> tuple[int, int]:
@@ -134,10 +139,6 @@ class VersionedTable(Protocol):
 
         None if the log is not sufficient, or if more than `most` commits would have to be read.
         """
-        ...
-
-    def records_feed(self, version: int) -> bool:
-        """Return whether a version has Delta's change data feed on: commits after it record their changed rows."""
         ...
 
     def feed(self, before: int, after: int) -> DataFrame:
@@ -247,11 +248,6 @@ class Table(VersionedTable, Protocol):
 
     def touch(self, mark: Mark) -> bool:
         """Make a commit without rows, which only carries the mark."""
-        ...
-
-    @property
-    def partition(self) -> str | None:
-        """The column that the table is partitioned by."""
         ...
 
     def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:

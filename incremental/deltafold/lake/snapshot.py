@@ -79,8 +79,8 @@ class Snapshot:
 
     def _check_read_as(self, later: int) -> None:
         """Raise SourceError if the files cannot be read by the schema of a later version."""
-        partitions = (self.table.partitioned_by(version) for version in (self.version, later))
-        if len({*map(tuple, partitions)}) > 1 or is_remapped(self, Snapshot(self.table, later)):
+        partitions = {self.table.metadata(version).partition_columns for version in (self.version, later)}
+        if len(partitions) > 1 or is_remapped(self, Snapshot(self.table, later)):
             raise SourceError(
                 f"the table {self.table.label}: its columns were renamed or its partitions changed, and structs got "
                 f"fields, between its versions {self.version} and {later}. Rebuild the views that read it."
@@ -94,7 +94,7 @@ def is_remapped(before: Snapshot, after: Snapshot) -> bool:
     if before.table is not after.table:
         return True
     table, versions = after.table, (before.version, after.version)
-    if not any(map(table.is_mapped, versions)):
+    if not any(table.metadata(version).is_mapped for version in versions):
         return False
     old, new = (physical_names(table.schema(version)) for version in versions)
     return any(name in new and new[name] != physical for name, physical in old.items())

@@ -218,7 +218,7 @@ def with_feed(difference: Difference, commits: Sequence[Commit]) -> Difference:
         return difference
     if any(commit.redefines or lacks_feed(commit) for commit in commits):
         return difference
-    if not table.records_feed(before.version) or not table.present(feed):
+    if not table.metadata(before.version).records_feed or not table.present(feed):
         return difference
     return replace(difference, feed=recorded)
 

@@ -281,8 +281,8 @@ class FileLander:
                 f"source {self.name}: another schema is declared than its landed table has ({landed}). "
                 "Replay it, so that all its files are landed again, or declare it under another name."
             )
-        columns = [] if self.files.partition_by is None else [self.files.partition_by]
-        return landed != declared or self.table.partitioned_by(version) != columns
+        columns = () if self.files.partition_by is None else (self.files.partition_by,)
+        return landed != declared or self.table.metadata(version).partition_columns != columns
 
     def _select_partitions(
         self, partitions: Sequence[str] | None, present: Mapping[str, Partition], recorded: Mapping[str, LandedFiles]

@@ -137,7 +137,7 @@ def drop_view(store: Store, declared: Collection[str] = (), *, force: bool = Fal
 def _has_pinned_table(store: Store, pin: AnswerPin) -> bool:
     """Return whether a pinned table belongs to the view; by its id, since another view may have had the name."""
     table = store.table_at(pin.place)
-    return table.version() is None or table.identity() == pin.identity
+    return table.version() is None or table.metadata().id == pin.identity
 
 
 def _check_unread(store: Store, readers: Collection[str]) -> None:

@@ -206,7 +206,7 @@ class Rollback:
                 rows = arrange(rows, epoch.intent.buckets, stored.sorted_by, files)
                 if COPY in rows.columns:  # epochs count from 1 again: new copy numbers must not equal existing ones
                     rows = rows.withColumn(COPY, F.col(COPY) - F.lit((entry.intent.epoch + 1) * COPIES_PER_EPOCH))
-                table.append(rows, epoch.mark(name), BUCKET, name_mapping=old.is_mapped())
+                table.append(rows, epoch.mark(name), BUCKET, name_mapping=old.metadata().is_mapped)
         return EpochResult(paths=dict.fromkeys(epoch.tables, COPIED))
 
 

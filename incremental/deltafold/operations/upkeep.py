@@ -123,7 +123,7 @@ class _UpkeepRun:
         landed = records_at(self._root / "landed" / name)
         with landed.lock(f"source {name}", "landed or maintained", seconds, private=True):
             files = table.size()[0]
-            column = table.partition
+            column = next(iter(table.metadata().partition_columns), None)
             parts = self._find_fragmented(table.partitions(self.store.tuning.small_file_bytes))
             if parts and column is None:
                 table.compact("true")

@@ -69,7 +69,7 @@ def one_schema(change: Difference) -> bool:
     """Return whether files of both versions can be read by the later schema, in which no type got wider."""
     if change.before is None or not change.removed:
         return not change.remapped
-    sides = [side.table.partitioned_by(side.version) for side in (change.before, change.after)]
+    sides = [side.table.metadata(side.version).partition_columns for side in (change.before, change.after)]
     then, now = ({field.name: field.dataType for field in side.schema} for side in (change.before, change.after))
     kept = all(then.get(name, type_) == type_ for name, type_ in now.items())
     return not change.remapped and sides[0] == sides[1] and kept

@@ -26,6 +26,7 @@ from deltafold.lake.protocol import (
     MARGIN_HOURS,
     Clause,
     Mark,
+    Metadata,
     PartitionFiles,
     Table,
     VersionedTable,
@@ -85,10 +86,6 @@ class MemoryTable:
         """The location of the table, the same however its path is written."""
         return os.path.realpath(self.folder)
 
-    def is_mapped(self, version: int | None = None) -> bool:
-        """Return whether any column name is allowed; the files have the same names in any case."""
-        return self._version(version).form.mapped
-
     @property
     def latest(self) -> Version:
         """The last version; raises SourceError where there is no table."""
@@ -102,9 +99,11 @@ class MemoryTable:
         head = self.log.head(self.folder)
         return None if head is None else head.number
 
-    def identity(self, version: int | None = None) -> str:
-        """Return the id that the table got when it was created."""
-        return self._version(version).table
+    def metadata(self, version: int | None = None) -> Metadata:
+        """Return the metadata of a version; the files have the names of the schema, and there is no feed."""
+        recorded = self._version(version)
+        columns = () if recorded.form.partition is None else (recorded.form.partition,)
+        return Metadata(id=recorded.table, partition_columns=columns, is_mapped=recorded.form.mapped)
 
     def commit_id(self, version: int) -> str:
         """Return the id of the commit that made a version; empty if there is no such version."""
@@ -113,11 +112,6 @@ class MemoryTable:
     def schema(self, version: int | None = None) -> StructType:
         """Return the schema of a version or of the latest."""
         return self._version(version).form.schema
-
-    def partitioned_by(self, version: int) -> list[str]:
-        """Return the partition columns of a version: one or none."""
-        column = self._recorded_version(version).form.partition
-        return [] if column is None else [column]
 
     def epoch(self, application: str) -> int | None:
         """Return the last epoch that an application wrote, None if it wrote none."""
@@ -150,10 +144,6 @@ class MemoryTable:
         if len({version.form.partition for version in versions}) > 1 or len(versions) != after - before + 1:
             return None
         return [version.done for version in reversed(versions) if version.number > before]
-
-    def records_feed(self, version: int) -> bool:
-        """Return False: tables in memory have no change data feed."""
-        return False
 
     def feed(self, before: int, after: int) -> DataFrame:
         """Raise NotImplementedError: there is none to read."""
@@ -444,11 +434,6 @@ class MemoryTable:
             self.folder,
             Version(number=number, table=table, form=shape, files=files, epochs=epochs, done=done, previous=head),
         )
-
-    @property
-    def partition(self) -> str | None:
-        """The column that the table is partitioned by."""
-        return self.latest.form.partition
 
     def partitions(self, small_bytes: int) -> tuple[PartitionFiles, ...]:
         """Return the partitions of the latest version; one for an unpartitioned table. small_bytes: see Tuning."""

@@ -20,13 +20,13 @@ def is_pinned(pin: Pin, table: VersionedTable) -> bool:
     commit = table.commit_id(pin.after) if pin.commit else ""
     if commit:
         return commit == pin.commit
-    return table.identity() == pin.identity or identity_at(table, pin.after) == pin.identity
+    return table.metadata().id == pin.identity or identity_at(table, pin.after) == pin.identity
 
 
 def identity_at(table: VersionedTable, version: int) -> str:
     """Return the id of a table at a version; empty if that can no longer be read."""
     try:
-        return table.identity(version)
+        return table.metadata(version).id
     except SourceError:
         return ""
 

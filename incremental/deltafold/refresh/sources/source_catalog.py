@@ -91,7 +91,7 @@ class Declared:
         if isinstance(declaration, Files):
             return () if declaration.partition_by is None else (declaration.partition_by,)
         version = table.version()
-        return () if version is None else tuple(table.partitioned_by(version))
+        return () if version is None else table.metadata(version).partition_columns
 
     def invariant(self) -> frozenset[str]:
         """Return the sources that are declared invariant."""

@@ -213,7 +213,7 @@ class Inputs:
                 raise refuse_recreated(self.view, name, table)
             target = targets[self.places[name]]
             pinned_commit = last.commit if last is not None and last.after == target else ""
-            return Pin(before, target, table.identity(target), commit=pinned_commit or table.commit_id(target))
+            return Pin(before, target, table.metadata(target).id, commit=pinned_commit or table.commit_id(target))
         entry, final = reached[name].entry, reached[name].final
         version = entry.after.get(final)
         place = f"g{entry.intent.generation}/{final}"
@@ -224,13 +224,13 @@ class Inputs:
             )
         exported = self.views[name].inputs.exported
         bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
-        pin = AnswerPin(before, version, table.identity(), place=place, place_before=place, bases=bases)
+        pin = AnswerPin(before, version, table.metadata().id, place=place, place_before=place, bases=bases)
         if last is None or last.identity == pin.identity:
             return pin
         if not isinstance(last, AnswerPin) or last.place == place:
             raise refuse_recreated(self.view, name, table)
         old = self._table(name, last.place)
-        if old.version() is None or old.identity() != last.identity:
+        if old.version() is None or old.metadata().id != last.identity:
             raise refuse_recreated(self.view, name, old)
         return replace(pin, place_before=last.place)
 
