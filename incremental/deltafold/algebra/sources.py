@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, cast, get_args
 
+from deltafold.algebra.added import load_added
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.local_path import is_uri, local_path, locate_folder
 from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
@@ -407,6 +408,24 @@ class External:
                 f"source {address}: {type(opened).__name__} cannot be called with the Spark session. Pass a function "
                 "that returns how its versions are read."
             )
+
+
+SOURCE_FORMATS = "deltafold.sources"
+
+
+def find_source_format(name: str) -> Callable[[Mapping[str, str]], External]:
+    """Return how a table of another format is declared from its options.
+
+    A package adds a format by an entry point of the group `deltafold.sources`: its name, and such a function. Raises
+    SourceError for a name that there is none of, and UsageError for a package that cannot be loaded.
+    """
+    formats = load_added(SOURCE_FORMATS)
+    if name not in formats:
+        raise SourceError(
+            f"source format {name!r}: no installed package adds it. Install one with this entry point of "
+            f"{SOURCE_FORMATS}, or write one of: {', '.join(sorted(formats)) or 'none'}."
+        )
+    return formats[name]
 
 
 SourceDeclaration = Delta | Files | Stream | External

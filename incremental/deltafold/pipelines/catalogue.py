@@ -7,7 +7,7 @@ Spark, imports no pyspark and runs no query.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.local_path import local_path
 from deltafold.algebra.results.address import is_same_name
+from deltafold.algebra.sources import find_source_format
 from deltafold.pipelines import descriptions, queries
 from deltafold.pipelines.declaration import parsing
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -220,11 +221,14 @@ def declare(source: Source) -> SourceDeclaration:
     keys: Any = {
         "primary_key": source.primary_key,
         "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
-        "append_only": source.append_only,
     }
+    if source.external is not None:
+        table = find_source_format(source.external.format)(_fill("table", source.external.options))
+        return replace(table, invariant=source.invariant, **keys)
+    keys["append_only"] = source.append_only
     if source.stream is not None:
         stream: Any = source.stream.model_dump(include={*_OF_LANDED, "key"})
-        stream["options"] = {name: _fill_option(name, value) for name, value in stream["options"].items()}
+        stream["options"] = _fill("stream", source.stream.options)
         return Stream(**stream, schema=source.stream.schema_ddl, **keys)
     if source.files is not None:
         files: Any = source.files.model_dump(include={*_OF_LANDED, "partition_by"})
@@ -234,12 +238,15 @@ def declare(source: Source) -> SourceDeclaration:
     return Delta(source.delta, table=source.table, invariant=source.invariant, **keys)
 
 
-def _fill_option(name: str, value: str) -> str:
-    """Return the value of a stream's option with its variables; raises DeclarationError for one that is not set."""
-    try:
-        return substitute(value, os.environ)
-    except ValueError as error:
-        raise DeclarationError(f"the option `{name}` of a stream: {error}.") from None
+def _fill(kind: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a source with their variables; raises DeclarationError for one that is not set."""
+    filled = dict[str, str]()
+    for name, value in options.items():
+        try:
+            filled[name] = substitute(value, os.environ)
+        except ValueError as error:
+            raise DeclarationError(f"the option `{name}` of a {kind}: {error}.") from None
+    return filled
 
 
 def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) -> tuple[Warehouse, View]:

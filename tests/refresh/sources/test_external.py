@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,12 @@ from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import LostSourceError, SourceError
 from deltafold.api import External, View
+from deltafold.pipelines import catalogue
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.spark import catalyst
+from tests.adding import package
 from tests.local_rows import local
+from tests.pipelines.declared import write
 from tests.sandbox import MemorySandbox, checked
 
 SCHEMA = "k int, v int"
@@ -172,3 +177,26 @@ def test_it_is_not_landed_and_may_be_missing(sandbox: MemorySandbox) -> None:
         sandbox.warehouse.land("toy")
     with pytest.raises(SourceError, match=r"source toy has no data: there is no table toy://one\. Create it"):
         view.refresh()
+
+
+def test_a_package_adds_its_format_to_pipelines(
+    sandbox: MemorySandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects from a format that Python alone can read, and from a mistake that is found in a refresh."""
+    text = "sources: {toy: {primary_key: k, external: {format: toy, options: {place: '${PLACE}'}}}}\n"
+    write(tmp_path, "totals", text, sql="select sum(v) s from toy")
+    with pytest.raises(DeclarationError, match=r"external\.format: source format 'toy': no installed package adds it"):
+        catalogue.load("totals", tmp_path)
+    fault = r"entry point toy of deltafold\.sources: loading package:object fails \(ImportError: no iceberg\)\. Correct"
+    with package("deltafold.sources", "toy", ImportError("no iceberg.")), pytest.raises(DeclarationError, match=fault):
+        catalogue.load("totals", tmp_path)
+    toy = Toy(sandbox.spark, True, [[(1, 1), (2, 5)]])
+    monkeypatch.setenv("PLACE", "one")
+    with package("deltafold.sources", "toy", lambda options: External(f"toy://{options['place']}", lambda _: toy)):
+        declaration = catalogue.declare(catalogue.load("totals", tmp_path).declaration.sources["toy"])
+    assert (declaration.address, declaration.primary_key) == ("toy://one", ("k",))
+    sandbox.warehouse.source("toy", declaration)
+    view = sandbox.view("select sum(v) s from toy")
+    checked(view)
+    toy.versions.append([(1, 2)])
+    checked(view)

@@ -19,11 +19,13 @@ from pydantic import (
     model_validator,
 )
 
+from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.secrets import is_secret
 from deltafold.algebra.sources import (
     DURATION,
     Format,
     Malformed,
+    find_source_format,
     format_fault,
     key_fault,
     option_fault,
@@ -169,8 +171,26 @@ class FilesSource(Part):
         return column
 
 
+class ExternalSource(Part):
+    """A table of a format that an installed package adds (entry points `deltafold.sources`)."""
+
+    format: str
+    """The name of the format."""
+    options: Annotated[dict[str, YamlText], AfterValidator(_no_secret)] = Field(default={})
+    """What the format needs to find the table; a value may be `${VARIABLE}`."""
+
+    @field_validator("format")
+    @classmethod
+    def _is_installed(cls, format: str) -> str:
+        try:
+            find_source_format(format)
+        except DeltafoldError as error:
+            raise ValueError(str(error).rstrip(".")) from None
+        return format
+
+
 class Source(Part):
-    """One table of the query, exactly one of: a Delta table by path or name, input files, a stream, a view."""
+    """One table of the query, exactly one of: a Delta table by path or name, files, a stream, another table, a view."""
 
     delta: Location | None = None
     """The path or URI of a Delta table, whoever writes it."""
@@ -180,6 +200,8 @@ class Source(Part):
     """Input files, landed by partition."""
     stream: StreamSource | None = None
     """A stream; each landing takes what has arrived."""
+    external: ExternalSource | None = None
+    """A table of another format with versions."""
     view: PipelineName | None = None
     """The answer of another pipeline in this folder, refreshed first."""
     invariant: StrictBool = False
@@ -198,17 +220,20 @@ class Source(Part):
             "table": self.table,
             "files": self.files,
             "stream": self.stream,
+            "external": self.external,
             "view": self.view,
         }
         declared = [f"`{key}`" for key, origin in origins.items() if origin is not None]
         if len(declared) != 1:
             raise ValueError(
                 f"a source has one origin, this one has {' and '.join(declared) or 'none'}. Write one of "
-                "`delta: path`, `table: name`, `files: {path, format, schema}`, `stream: {format, schema}` and "
-                "`view: pipeline`"
+                "`delta: path`, `table: name`, `files: {path, format, schema}`, `stream: {format, schema}`, "
+                "`external: {format, options}` and `view: pipeline`"
             )
         if self.stream and self.invariant:
             raise ValueError("a stream cannot be invariant: it grows. Remove `invariant`")
+        if self.external and self.append_only:
+            raise ValueError("a table of another format cannot be declared append-only. Remove `append_only`")
         if self.view and self.invariant:
             raise ValueError("a view cannot be invariant: it changes with its sources. Remove `invariant`")
         if self.view and (self.primary_key or self.foreign_keys or self.append_only):
