@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltafold.algebra.monoids.family import infer_monoid
+from deltafold.algebra.monoids.family import infer_own_monoid
 from deltafold.algebra.monoids.kinds import Group, Monoid, Recomputed
 
 
@@ -41,7 +41,7 @@ AGGREGATES = (
 
 def list_aggregates(kind: type[Group | Monoid | Recomputed]) -> str:
     """Return the names of the aggregates whose accumulator is of a kind."""
-    monoids = [(infer_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
+    monoids = [(infer_own_monoid(function, (type_, type_), "ansi", 2), name) for function, type_, name in AGGREGATES]
     return ", ".join(name for monoid, name in monoids if (Recomputed if monoid is None else type(monoid)) is kind)
 
 

@@ -2,12 +2,17 @@
 
 Counts, sums and averages are in sums.py; here are minima, maxima and bitwise aggregates, most of which have no inverse,
 and variance, covariance and correlation: exact sums for integers, merged central moments for doubles.
+
+A package adds an aggregate by an entry point of the group `deltafold.aggregates`: Spark's class name of it in lower
+case, and an `Infer`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from deltafold.algebra.added import load_added
 from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Mergeable, Monoid, store_answer
 from deltafold.algebra.monoids.sums import (
     COUNT_X,
@@ -21,6 +26,10 @@ from deltafold.algebra.monoids.sums import (
 )
 from deltafold.algebra.plan import Call
 from deltafold.algebra.sqltext import is_unordered
+
+GROUP = "deltafold.aggregates"
+Infer = Callable[[tuple[str, ...], str, int], Mergeable | None]
+"""Returns the monoid of an aggregate by the types of its arguments, the mode and the number of Spark's buffers."""
 
 
 def infer_accumulator(call: Call) -> Accumulator:
@@ -42,7 +51,14 @@ def infer_function_monoid(call: Call) -> Mergeable | None:
 
 
 def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Mergeable | None:
-    """Return the monoid of a Spark aggregate, None if it does not merge.
+    """Return the monoid of a Spark aggregate, None if it does not merge; arguments as of `infer_own_monoid`."""
+    own = infer_own_monoid(function, types, mode, buffers)
+    infer: Infer | None = load_added(GROUP).get(function) if own is None else None
+    return own if infer is None else infer(types, mode, buffers)
+
+
+def infer_own_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Mergeable | None:
+    """Return the monoid of an aggregate that no other package adds, None if it does not merge.
 
     function: Spark's class name in lower case; types: Spark's names of the argument types; mode: ansi, legacy or try;
     buffers: the number of buffer columns of Spark's aggregate.
