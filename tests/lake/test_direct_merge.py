@@ -113,7 +113,7 @@ def test_the_table_is_read_once(delta: DeltaSandbox) -> None:
 
 
 def test_a_measured_source_is_not_measured_again(delta: DeltaSandbox) -> None:
-    """Protects from a job and a copy in the driver for each published change (D-237); rows beside the interval stay."""
+    """Protects from a job and a copy in the driver for each published change (D-226); rows beside the interval stay."""
     table = made(delta.spark, Path(delta.path("t")), {None: 1, **dict.fromkeys(range(1000), 1)})
     measure, interval = Measure(delta.spark), KeyInterval(column=KEY, type="int", least=1, greatest=3)
     with measure.all("merge"):

@@ -129,7 +129,7 @@ class PipelineScaffolder(dg.Scaffolder[Any]):
 
 
 def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.SourceAsset]:
-    """Return the tables that are observed at the ticks of a cron text (D-222).
+    """Return the tables that are observed at the ticks of a cron text (D-220).
 
     written: those that assets of the user write.
     """
@@ -283,7 +283,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the assets, and nothing else unless that is asked for."""
-        # Code is beside defs.yaml, and data below the folder of the project (D-223).
+        # Code is beside defs.yaml, and data below the folder of the project (D-221).
         folder = context.path / self.pipelines
         tables = self.tables if self.tables is None or is_uri(self.tables) else str(context.project_root / self.tables)
         translator = _OfComponent(self)

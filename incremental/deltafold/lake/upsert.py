@@ -91,7 +91,7 @@ class Matching:
     """A change for a merge: in conditions and values, `t` is a stored row and `u` a row of the change.
 
     same: whether they are one row; clauses: what happens to a row of both, and to one of the change alone; interval: of
-    a column in the rows of the change that match, which says that the change is computed and measured already (D-237).
+    a column in the rows of the change that match, which says that the change is computed and measured already (D-226).
     """
 
     change: DataFrame

@@ -109,7 +109,7 @@ class DirectMerge:
         """Return the source, its rows numbered, the condition, and that of the table's rows that its first key may
         match, None for most of them.
 
-        A source that was measured is computed already (D-237). `<=>` of a column without NULLs becomes a plain `=`:
+        A source that was measured is computed already (D-226). `<=>` of a column without NULLs becomes a plain `=`:
         Spark hashes two values for it, which takes a third longer.
         """
         spark = source.sparkSession
