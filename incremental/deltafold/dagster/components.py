@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import dagster as dg
 
@@ -87,7 +87,8 @@ def _resolve_translation(context: dg.ResolutionContext, model: Any) -> Translati
         raise DeclarationError("translation.partitions_def: a dataset has no partitions. Remove it.")
 
     def translate(spec: dg.AssetSpec, dataset: Pipeline | DescribedDataset) -> dg.AssetSpec:
-        attributes = dict[str, Any](context.with_scope(dataset=dataset, spec=spec).resolve_value(asked))
+        scope: Any = cast(Any, context).with_scope(dataset=dataset, spec=spec)
+        attributes = dict[str, Any](scope.resolve_value(asked))
         key = asset_key(attributes.pop("key", spec.key))
         key = key.with_prefix(attributes.pop("key_prefix", []))
         deps = [dg.AssetDep(asset_key(dep)) for dep in attributes.pop("deps", [])]
@@ -322,8 +323,9 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         loaded = {name for dataset in step.datasets for name in dataset.pipeline.declaration.sources}
         known = loaded if step.project is None else {*step.project.project.sources}
         for name in self.source_assets.keys() - known:
-            others = [] if step.project else catalogue.survey_pipelines(folder).values()  # that are not selected
-            known |= {each for other in others if isinstance(other, Pipeline) for each in other.declaration.sources}
+            if step.project is None:  # datasets that are not selected
+                others = catalogue.survey_pipelines(folder).values()
+                known |= {each for one in others if isinstance(one, Pipeline) for each in one.declaration.sources}
             if name not in known:
                 near = suggest_nearest(name, known)
                 raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")

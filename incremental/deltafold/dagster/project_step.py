@@ -218,7 +218,7 @@ def _report_copies(assets: ProjectAssets, result: ProjectResult) -> Iterator[dg.
     for dataset in assets.project.datasets:
         if (copied := result.views.get(dataset.relation)) is not None:
             version = metadata.data_version(copied.report.generation, copied.report.epoch)
-            made = _of_view(assets.project, assets.keys, dataset, copied, {dataset.relation: version}, result)
+            made: Any = _of_view(assets.project, assets.keys, dataset, copied, {dataset.relation: version}, result)
             yield dg.AssetMaterialization(
                 assets.keys[dataset.relation],
                 description=copied.report.sentence,

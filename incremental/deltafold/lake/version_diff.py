@@ -9,7 +9,7 @@ records its changed rows (change data feed) and these files have fewer bytes, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -161,7 +161,8 @@ def by_snapshots(versions: SourceVersions) -> Difference:
     if before == after:
         removed, added = list[File](), list[File]()
     elif before is None or chunk or remapped:
-        old, new = {} if before is None else before.files, after.files
+        new = after.files
+        old: Mapping[Identity, File] = {} if before is None else before.files
         removed = [file for identity, file in old.items() if remapped or identity not in new]
         added = [file for identity, file in new.items() if remapped or identity not in old]
     else:
