@@ -31,4 +31,4 @@ def test_its_groups_are_merged(sandbox: MemorySandbox) -> None:
         sandbox.sql("insert into {t} values (2, 3)")
         sandbox.sql("delete from {t} where v = 5")
         checked(view)
-        assert "state ⊗ h(ΔS)" in str(view.explain())
+        assert "skewness(v): skewness, deletions subtract" in str(view.explain())
