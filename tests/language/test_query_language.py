@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from deltafold.algebra import added
 from deltafold.algebra.errors import QueryError
 from deltafold.language import query_language
 from deltafold.language.query_language import LanguageQuery, NoSchemaError, QueryLanguage, Schemas
 from deltafold.pipelines import queries
 from deltafold.pipelines.declaration.declaration import ProgramPart
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from tests.adding import package
 from tests.sandbox import MemorySandbox, checked
 
 
@@ -59,17 +61,12 @@ def load(text: str, keys: Mapping[str, Any], file: str, folder: Path) -> Languag
     return Sums(text, file, folder)
 
 
-@dataclass(frozen=True)
-class Entry:
-    def load(self) -> QueryLanguage:
-        return QueryLanguage(name="sums", suffix=".sums", check=check, load=load)
-
-
 @pytest.fixture
-def _added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(query_language, "entry_points", lambda *, group: [Entry()] * (group == query_language.GROUP))
-    query_language._others.cache_clear()
-    yield
+def _added() -> Iterator[None]:
+    sums = QueryLanguage(name="sums", suffix=".sums", check=check, load=load)
+    with package(query_language.GROUP, "sums", sums):
+        query_language._others.cache_clear()
+        yield
     query_language._others.cache_clear()
 
 
@@ -108,7 +105,7 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: p
     """Protects from a traceback, and from a file that is said to be no query although its package is there."""
     broken = EntryPoint("sums", "no_such_package.sums:LANGUAGE", query_language.GROUP)
     monkeypatch.setattr(query_language, "_others", query_language._others.__wrapped__)
-    monkeypatch.setattr(query_language, "entry_points", lambda *, group: [broken])
+    monkeypatch.setattr(added, "entry_points", lambda *, group: [broken])
     (tmp_path / "query.sql").write_text("select 1")
     assert queries.find(tmp_path, []).language == "sql"
     with pytest.raises(QueryError, match=r"entry point sums of deltafold\.languages: loading no_such_package\.sums"):

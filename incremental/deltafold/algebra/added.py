@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
-from deltafold.algebra.errors import UsageError
+from deltafold.algebra.errors import DeltafoldError, UsageError
 
 
 @cache
 def load_added(group: str) -> Mapping[str, Any]:
     """Return the objects of a group of entry points by name; raises UsageError for one that cannot be loaded."""
-    return {entry.name: _load(entry, group) for entry in entry_points(group=group)}
+    return dict(load_each(group, UsageError))
 
 
-def _load(entry: EntryPoint, group: str) -> Any:
-    try:
-        return entry.load()
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".")
-        raise UsageError(
-            f"entry point {entry.name} of {group}: loading {entry.value} fails ({cause}). Correct or remove its "
-            "package."
-        ) from error
+def load_each(group: str, fault: type[DeltafoldError]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the object of each entry point of a group; raises `fault` for one that cannot be loaded."""
+    for entry in entry_points(group=group):
+        try:
+            added = entry.load()
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}".rstrip(".")
+            raise fault(
+                f"entry point {entry.name} of {group}: loading {entry.value} fails ({cause}). Correct or remove its "
+                "package."
+            ) from error
+        yield entry.name, added

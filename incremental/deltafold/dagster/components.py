@@ -322,13 +322,12 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         step = step_of(assets)
         loaded = {name for dataset in step.datasets for name in dataset.pipeline.declaration.sources}
         known = loaded if step.project is None else {*step.project.project.sources}
+        if step.project is None and self.source_assets.keys() - known:  # of datasets that are not selected
+            others = catalogue.survey_pipelines(folder).values()
+            known |= {each for one in others if isinstance(one, Pipeline) for each in one.declaration.sources}
         for name in self.source_assets.keys() - known:
-            if step.project is None:  # datasets that are not selected
-                others = catalogue.survey_pipelines(folder).values()
-                known |= {each for one in others if isinstance(one, Pipeline) for each in one.declaration.sources}
-            if name not in known:
-                near = suggest_nearest(name, known)
-                raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")
+            near = suggest_nearest(name, known)
+            raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")
 
     @property
     def _translator(self) -> DeltafoldTranslator:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from deltafold.algebra.added import load_each
 from deltafold.algebra.errors import QueryError
 
 if TYPE_CHECKING:
@@ -99,16 +99,4 @@ def _own() -> Iterator[QueryLanguage]:
 
 @cache
 def _others() -> Mapping[str, QueryLanguage]:
-    languages = map(_load, entry_points(group=GROUP))
-    return {language.suffix: language for language in languages}
-
-
-def _load(entry: EntryPoint) -> QueryLanguage:
-    try:
-        return entry.load()
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".")
-        raise QueryError(
-            f"entry point {entry.name} of {GROUP}: loading {entry.value} fails ({cause}). Correct or "
-            "remove its package."
-        ) from error
+    return {language.suffix: language for _, language in load_each(GROUP, QueryError)}

@@ -122,7 +122,7 @@ def convert_plain_values_at_once() -> None:
 
 
 def release_objects_in_batches(gateway: J) -> None:
-    """Make Py4J's thread release Java objects that Python no longer uses by one message for many (D-218).
+    """Make Py4J's thread release Java objects that Python no longer uses many at once (D-218).
 
     Does nothing to a gateway whose Python threads share connections, which has no such thread.
     """
