@@ -108,7 +108,7 @@ class Tuning:
     rewrite_files: int = 4
     rewrite_bytes: int = 4 * MB
     plain_bytes: int = 4 * MB
-    rewrite_touched_bytes: int = 16 * MB
+    rewrite_touched_bytes: int = 8 * MB
     local_bytes: int = 8 * MB
     local_rows: int = 50_000
     restart_rows: int = 100_000
