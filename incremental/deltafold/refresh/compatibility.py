@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltafold.algebra.errors import ChangedQueryError, StateError
+from deltafold.algebra.errors import ChangedQueryError, NarrowedTypeError, StateError
 from deltafold.algebra.recipe import Current
 from deltafold.refresh.incremental_refresh import RefreshStrategy
 from deltafold.refresh.mode import ModePolicy
+from deltafold.refresh.sources.upstream import Inputs
 from deltafold.store.history import Event, Finished, Intent, tables_of
 from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
 
 REBUILD = "rebuild"
+NARROWED = "a source has a type that does not contain the one that the last epoch read"
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,20 @@ def find_redefinition(
     return Redefinition(view, f"other tables than before ({then}), as {because}", ())
 
 
+def check_types(view: str, inputs: Inputs, last: Intent) -> None:
+    """Raise NarrowedTypeError if a change since an epoch cannot be computed in the types of today."""
+    if narrowed := inputs.find_narrowed(last.sources):
+        what = "\n  ".join([f"view {view}: {NARROWED}. Rebuild the view, or restore the type.", *narrowed])
+        raise NarrowedTypeError(what)
+
+
 def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
     """Return whether an unfinished epoch would write the states that it began with, if they were recorded."""
     columns = {name: set(stored[1:]) for name, stored in strategy.states.items()}
     return not intent.states or columns == {name: set(stored[1:]) for name, stored in intent.states.items()}
 
 
-def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinition | None:
+def reason(store: Store, mode_policy: ModePolicy, inputs: Inputs, intent: Intent) -> Redefinition | None:
     """Return why a generation replaces the one before it, if its query, its tables or what its sources have changed."""
     if intent.epoch > 1:
         return None
@@ -73,9 +82,13 @@ def reason(store: Store, mode_policy: ModePolicy, intent: Intent) -> Redefinitio
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None
-    return find_redefinition(
-        store.view, store.journal, earlier[-1], mode_policy.current, mode_policy.of(earlier[-1].intent.mode)
+    last = earlier[-1].intent
+    redefinition = find_redefinition(
+        store.view, store.journal, earlier[-1], mode_policy.current, mode_policy.of(last.mode)
     )
+    if redefinition is None and (narrowed := inputs.find_narrowed(last.sources)):
+        return Redefinition(store.view, NARROWED, narrowed)
+    return redefinition
 
 
 def check_layout(store: Store, generation: int, strategy: RefreshStrategy) -> None:

@@ -133,7 +133,7 @@ class Executor:
             raise StateError(f"view {intent.view}: it did not reach epoch {intent.epoch}. Rebuild the view.")
         choice = plan.choice if isinstance(intent.extent, Whole) else None
         report = with_choice(report_of(intent, effect, cost, plan.verdict), choice)
-        report = with_reason(report, reason(self.store, self.mode_policy, intent))
+        report = with_reason(report, reason(self.store, self.mode_policy, self.inputs, intent))
         report = replace(report, lost=intent.lost if intent.epoch == 1 else "")
         journal.finish(Finished(intent, report, {name: table.version() for name, table in epoch.tables.items()}))
         return report

@@ -272,8 +272,7 @@ class Inputs:
     def check_columns(self, pins: Mapping[str, Pin]) -> None:
         """Raise SourceError for versions that lack a column that the query reads, or have it with another type.
 
-        A narrower type has the same values. The version before may have a wider one, where the type was widened and
-        narrowed again.
+        A narrower type has the same values.
         """
         for name in [name for name in pins if name in self.tables]:  # a view below keeps its columns with its query
             table, pin, read = self.tables[name], pins[name], self.types.get(name, {})
@@ -285,13 +284,21 @@ class Inputs:
                         f"source {name}: {actual} at version {pin.after}, where the query of view {self.view} reads "
                         f"{column} as {wanted}. Refresh to a version with this type, or rebuild the view."
                     )
-            before = self._types_before(table, table, pin)
-            for column, wanted in read.items():
-                if is_wider(wanted, before.get(column, wanted)):
-                    raise SourceError(
-                        f"source {name}: column {column} changed from {before[column]} to {wanted}, which does not "
-                        f"contain it, since the last epoch of view {self.view}. Rebuild the view, or restore the type."
-                    )
+
+    def find_narrowed(self, last: Mapping[str, Pin]) -> tuple[str, ...]:
+        """Return the columns with a narrower type than at the last pinned versions, one a line.
+
+        The fingerprint is the same where a type was widened and narrowed again.
+        """
+        lines = list[str]()
+        for name in [name for name in last if name in self.tables]:
+            before, read = self._types_if_readable(self.tables[name], last[name].after), self.types.get(name, {})
+            lines += [
+                f"column {column} of source {name} changed from {before[column]} to {wanted}"
+                for column, wanted in read.items()
+                if is_wider(wanted, before.get(column, wanted))
+            ]
+        return tuple(lines)
 
     def _types_before(self, before: VersionedTable, table: VersionedTable, pin: Pin) -> dict[str, str]:
         """Return the types of the version before; empty if there is none, or it is the same."""
