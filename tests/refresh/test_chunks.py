@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import pytest
 
 from deltafold.algebra.errors import UsageError
 from deltafold.algebra.results.report import Report
 from deltafold.api import Delta
-from deltafold.refresh import chunks, incremental_refresh
+from deltafold.refresh import incremental_refresh
 from deltafold.refresh.reporting import merge_chunk_reports
 from deltafold.store.history import Chunk, Finished, Intent
 from tests.night import every, night
@@ -138,7 +137,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     assert "chunk" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(chunks, "Chunk", partial(Chunk, whole=True))
+        earlier.setattr(Chunk.__init__, "__defaults__", (True, *Chunk.__init__.__defaults__[1:]))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(sandbox))
