@@ -137,7 +137,7 @@ def test_few_rows_of_many_files_are_no_large_change(sandbox: MemorySandbox, monk
     assert "chunk" not in checked(view, chunk=size(sandbox)).sentence
     sandbox.sql("delete from {t} where v % 10 = 4")
     with monkeypatch.context() as earlier:
-        earlier.setattr(Chunk.__init__, "__defaults__", (True, *Chunk.__init__.__defaults__[1:]))
+        earlier.setattr(Chunk.__init__, "__defaults__", (True, *(Chunk.__init__.__defaults__ or ())[1:]))
         fail_in_second(earlier)
         with pytest.raises(ZeroDivisionError):
             view.refresh(chunk=size(sandbox))
