@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sqltext import quoted
@@ -15,13 +15,15 @@ from deltafold.algebra.wider_types import is_wider
 from deltafold.lake.files import File, Identity, physical_name
 from deltafold.lake.protocol import VersionedTable
 
+NESTED = (StructType, ArrayType, MapType)
+
 
 @dataclass(frozen=True)
 class Snapshot:
     """A version of a table.
 
     chosen: the files that it consists of, instead of those of the version: between two chunks of a change;
-    read_as: the version by whose schema it is read, where structs got fields, which are NULL in older files;
+    read_as: the version whose types columns are read with, where structs got fields, which are NULL in older files;
     columns: the only ones that are read, as of a view's table;
     types: wider types than those that columns have in this version.
     """
@@ -66,8 +68,8 @@ class Snapshot:
     def rows_of(self, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files."""
         read_as = self.version if self.read_as is None else self.read_as
-        if read_as != self.version:
-            self._check_read_as(read_as)
+        if read_as != self.version and not self._has_files_of(read_as):
+            return self.widen(self._reconcile(self.table.rows_of(self.version, files), read_as))
         return self.widen(self.table.rows_of(read_as, files))
 
     def widen(self, rows: DataFrame) -> DataFrame:
@@ -77,14 +79,15 @@ class Snapshot:
         casts = {name: F.col(quoted(name)).cast(type_) for name, type_ in wider.items()}
         return rows.withColumns(casts) if casts else rows
 
-    def _check_read_as(self, later: int) -> None:
-        """Raise SourceError if the files cannot be read by the schema of a later version."""
+    def _has_files_of(self, later: int) -> bool:
+        """Return whether the schema of a later version reads the files as this one's does, but for added fields."""
         partitions = {self.table.metadata(version).partition_columns for version in (self.version, later)}
-        if len(partitions) > 1 or is_remapped(self, Snapshot(self.table, later)):
-            raise SourceError(
-                f"the table {self.table.label}: its columns were renamed or its partitions changed, and structs got "
-                f"fields, between its versions {self.version} and {later}. Rebuild the views that read it."
-            )
+        return len(partitions) == 1 and not is_remapped(self, Snapshot(self.table, later))
+
+    def _reconcile(self, rows: DataFrame, later: int) -> DataFrame:
+        """Return rows with the types of a later version: fields of structs by name, NULL for one that was added."""
+        nested = {each.name: each.dataType for each in self.table.schema(later) if isinstance(each.dataType, NESTED)}
+        return rows.to(StructType([StructField(x.name, nested.get(x.name, x.dataType)) for x in rows.schema]))
 
 
 def is_remapped(before: Snapshot, after: Snapshot) -> bool:

@@ -107,3 +107,22 @@ def test_a_field_that_a_query_reads_is_dropped(delta: DeltaSandbox) -> None:
 )
 def test_a_wider_type_is_said_to_be_one(then: str, now: str, wider: bool) -> None:
     assert is_wider(then, now) == wider
+
+
+def test_a_field_that_is_dropped_and_added_again(delta: DeltaSandbox) -> None:
+    """By column mapping its name means another column of the files: old rows that are removed have its old values."""
+    delta.sql(
+        f"create table delta.`{delta.path('t')}` (k int, s struct<a: int, b: int>) using delta "
+        "tblproperties ('delta.columnMapping.mode' = 'name')"
+    )
+    delta.sql("insert into {t} values (1, struct(1, 10)), (2, struct(3, 30)), (2, null)")
+    delta.declare("t")
+    views = [delta.another(query) for query in ("select k, s.a from t", "select k, sum(s.b) b from t group by k")]
+    for view in views:
+        checked(view)
+    delta.sql("alter table {t} drop column s.a")
+    delta.sql("alter table {t} add column s.a int first")
+    delta.sql("insert into {t} values (1, struct(7, 70))")
+    delta.sql("delete from {t} where k = 2 and s is not null")
+    for view in views:
+        assert checked(view).verdict == "applied"
