@@ -69,8 +69,8 @@ def test_the_difference_is_said(sandbox: MemorySandbox) -> None:
     checked(sandbox.view(QUERY))
     changed = sandbox.view(QUERY.replace("v < 100", "v < 200").replace("sum(x) s", "max(x) s"))
     assert refusal(changed).splitlines() == [
-        "view v: the query, or a column that it reads, changed since the state was built. Rebuild the view, or "
-        "restore what changed.",
+        "view v: the query, or a column that it reads, changed since the state was built. Rebuild the view "
+        "(on_change: rebuild does it by itself), or restore what changed.",
         "  answer column: - s bigint",
         "  answer column: + s int",
         "  - group by k: sum(x)",

@@ -177,7 +177,7 @@ def test_changed_query(sandbox: MemorySandbox) -> None:
     sandbox.sql("insert into {t} values (2, 3)")
     with pytest.raises(
         ChangedQueryError,
-        match=r"view v: the query, or a column that it reads, changed .* Rebuild the view, or restore what changed",
+        match=r"view v: the query, or a column that it reads, changed .* Rebuild the view .* or restore what changed",
     ):
         changed.refresh()
     report = changed.rebuild()

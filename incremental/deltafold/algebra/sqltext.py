@@ -6,7 +6,7 @@ import re
 
 STORED_TYPES = {
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "char", "varchar",
-    "binary", "date", "timestamp", "timestamp_ntz", "variant", "array", "map", "struct",
+    "string collate utf8_binary", "binary", "date", "timestamp", "timestamp_ntz", "variant", "array", "map", "struct",
 }  # fmt: skip
 QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'")
 LENGTH = re.compile(r"\([^)]*\)")

@@ -406,7 +406,9 @@ class Refresh:
     def _check_query(self, last: Event) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
         if redefinition := self._planner.find_redefinition(last):
-            raise redefinition.refuse("Rebuild the view, or restore what changed")
+            raise redefinition.refuse(
+                "Rebuild the view (on_change: rebuild does it by itself), or restore what changed"
+            )
         self._store.journal.record(self._mode_policy.current.recipe)  # earlier releases did not record it
 
 

@@ -141,6 +141,16 @@ def test_a_state_that_delta_does_not_store(sandbox: MemorySandbox) -> None:
     assert rows(view) == [(1, 2)]
 
 
+def test_the_collation_that_every_text_has(delta: DeltaSandbox) -> None:
+    """Delta stores it, so naming it is no reason to refuse an answer or a state."""
+    delta.source("t", "k string, v int", [("a", 1), ("A", 2), (None, 3)])
+    query = "select k collate UTF8_BINARY k, max(struct(cast(v as string collate UTF8_BINARY) x)) m from t group by 1"
+    view = delta.view(query)
+    checked(view)
+    delta.sql("delete from {t} where k = 'A'")
+    checked(view)
+
+
 @night
 def test_fixed_length_texts(delta: DeltaSandbox) -> None:
     """Protects from comparisons without the spaces that Spark adds to texts of CHAR columns: no row was equal."""
