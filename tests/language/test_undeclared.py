@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import QueryError, SourceError
 from deltafold.language.analysis import analyse
@@ -164,6 +165,19 @@ def test_a_function_that_reads_by_an_action(spark: SparkSession, home: Path) -> 
         spark.table("db.p").toPandas,
     ):
         assert "runs an action" in refusal(spark, after(action))
+
+
+def test_a_lookup_of_a_declared_source_is_no_action(spark: SparkSession, home: Path) -> None:
+    """Delta runs a job for the schema of a table whose newest commit has no checksum; the function runs none."""
+
+    def look_up(name: str) -> StructType:
+        spark.table("db.t").count()
+        return spark.table(f"db.{name}").schema
+
+    for query in (lambda t: t.limit(1), lambda **tables: tables["t"].limit(1)):
+        analyse(spark, query, ["t"], look_up)
+    with pytest.raises(QueryError, match="runs an action"):
+        analyse(spark, lambda t: (spark.table("db.t").count(), t)[1], ["t"], look_up)
 
 
 def test_constant_rows_are_no_reads(spark: SparkSession, home: Path) -> None:

@@ -31,7 +31,7 @@ from deltafold.language.query import NO_MONOIDS, Monoids, Ordering, Query, Query
 from deltafold.language.query_language import LanguageQuery, NoSchemaError
 from deltafold.language.translation.subqueries import check_complete
 from deltafold.language.translation.translate import Translation
-from deltafold.language.undeclared import check_declared, reads_views, refusing_jobs
+from deltafold.language.undeclared import AllowingJobs, check_declared, reads_views, refusing_jobs
 from deltafold.language.unread import Placeholders
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
@@ -142,7 +142,8 @@ def analyse(
     missing: dict[str, str] = {}
 
     def frame(name: str) -> DataFrame | None:
-        columns = schema(name)
+        with allowing_jobs():
+            columns = schema(name)
         if columns is None:
             missing[name.lower()] = name
             clone.catalog.dropTempView(name)  # a session view of the same name would hide it
@@ -152,7 +153,8 @@ def analyse(
         return relation
 
     recorder = LoopRecorder(clone, loops, placeholders)
-    with refusing_jobs(clone) if callable(query) else nullcontext(), evaluate_by(recorder):
+    refusing = refusing_jobs(clone) if callable(query) else nullcontext[AllowingJobs](nullcontext)
+    with refusing as allowing_jobs, evaluate_by(recorder):
         try:
             plan = catalyst.analysed_plan(evaluate(clone, query, declared, frame, monoids))
         except QueryError as error:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import get_args
 
 from pyspark.sql import SparkSession
@@ -32,6 +32,7 @@ from deltafold.language.mentions import NoDataError
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
+AllowingJobs = Callable[[], AbstractContextManager[None]]
 CONSTANT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
 DELTA_PACKAGE = "org.apache.spark.sql.delta."
 PLAIN = re.compile(r"\w+", re.ASCII)
@@ -66,23 +67,34 @@ def reads_views(plan: J, sources: Collection[str]) -> bool:
 
 
 @contextmanager
-def refusing_jobs(spark: SparkSession) -> Generator[None]:
+def refusing_jobs(spark: SparkSession) -> Generator[AllowingJobs]:
     """Refuse a query function that runs a Spark job: the rows that it read become constants of its query.
 
-    Raises QueryError at the end of the block. A job on a declared source fails by itself.
+    Yields a context for the lookup of a declared source, whose jobs are allowed: without a checksum beside the newest
+    commit, as other writers than Spark leave a table, Delta computes the schema by a job. Raises QueryError at the end
+    of the block. A job on a declared source fails by itself.
     """
     tag = f"deltafold-{uuid.uuid4()}"
     context = catalyst.context(spark)
+
+    @contextmanager
+    def allowing_jobs() -> Generator[None]:
+        spark.sparkContext.removeJobTag(tag)
+        try:
+            yield
+        finally:
+            spark.sparkContext.addJobTag(tag)
+
     spark.sparkContext.addJobTag(tag)
     try:
-        yield
+        yield allowing_jobs
     finally:
         spark.sparkContext.removeJobTag(tag)
     context.listenerBus().waitUntilEmpty()
     if len(context.statusTracker().getJobIdsForTag(tag)):
         raise QueryError(
-            "query function: it runs an action (count, collect, first) on what is not a declared source, so no refresh "
-            "would see it change. Declare it as a source and join with an aggregate of it."
+            "query function: it runs an action (count, collect, first), or infers a schema, on what is not a declared "
+            "source, so no refresh would see it change. Declare it as a source and join with an aggregate of it."
         )
 
 
