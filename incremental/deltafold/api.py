@@ -186,6 +186,7 @@ class Warehouse:
         comment: str = "",
         table_properties: Mapping[str, str] | None = None,
         cluster_by: Sequence[str] = (),
+        origin: str = "",
     ) -> View:
         """Return a view of a query: SQL text, `Mrql(text)`, or a function of the sources' DataFrames that returns one.
 
@@ -197,6 +198,7 @@ class Warehouse:
         publish: `plain`, as a plain Delta table too, which any engine reads and each refresh rewrites; `auto` while it
         is small; `fast`, never; `table`, as `auto`, and no column of a state is beside the answer.
         comment, table_properties, cluster_by: of the plain table.
+        origin: where the query is from, such as a file, with which errors about the query begin.
 
         Raises UsageError for an invalid name, query or option, and QueryError for a `publish_as` that is invalid or
         taken. The query is analysed when the view is first used: then a query that Spark cannot analyse raises
@@ -221,6 +223,7 @@ class Warehouse:
             publish_as=publish_as,
             on_lost=on_lost,
             plain_options=plain_options,
+            origin=origin,
         )
         self._catalog.made[name] = made  # referenced as long as this warehouse exists: see `remember`
         remember(made)

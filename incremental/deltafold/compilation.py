@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from deltafold.algebra.constraints import Constraint
-from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError
+from deltafold.algebra.errors import QueryError, Refusal, RefusedError, SourceError, UsageError, citing
 from deltafold.algebra.lineage import column_lineage
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plain_options import Publish
@@ -154,7 +154,8 @@ class Compilation:
 
     The analysis alone gives the answer's columns, which suffice to compile a view above.
     sources: looked up when needed; mentions: the names in the query; settings: those that its answer depends on;
-    kept: the recipe of the view's state, if there is one; earlier: an analysis that its own is to be compared with.
+    origin: where its text is from, for errors; kept: the recipe of the view's state, if there is one; earlier: an
+    analysis that its own is to be compared with.
     """
 
     spark: SparkSession
@@ -165,6 +166,7 @@ class Compilation:
     sources: Sources
     mentions: Mentions
     settings: Settings
+    origin: str = ""
     kept: Recipe | None = None
     earlier: Analysis | None = None
 
@@ -271,14 +273,17 @@ class Compilation:
     @cached_property
     def analysis(self) -> Analysis:
         """The query as Spark analysed it; raises SourceError for a source without a schema, QueryError from Spark."""
-        try:
-            with citing_moved_columns(self._types, self.kept):
-                sources = self.sources
-                analysis = analyse(self.spark, self.text, sources.names, sources.schema, sources.monoids, self.earlier)
-        except NoDataError as error:
-            was_read = self.kept is not None and error.source in self.kept.sources
-            raise SourceError(self.sources.without_data(error.source, was_read=was_read)) from error
-        check_outputs(tuple((column, column.name) for column in analysis.columns))
+        sources = self.sources
+        with citing(self.origin):
+            try:
+                with citing_moved_columns(self._types, self.kept):
+                    analysis = analyse(
+                        self.spark, self.text, sources.names, sources.schema, sources.monoids, self.earlier
+                    )
+            except NoDataError as error:
+                was_read = self.kept is not None and error.source in self.kept.sources
+                raise SourceError(sources.without_data(error.source, was_read=was_read)) from error
+            check_outputs(tuple((column, column.name) for column in analysis.columns))
         return analysis
 
     @cached_property
@@ -298,7 +303,7 @@ class Compilation:
     def _translated(self) -> Query:
         """The query, whatever types its sources had when the state was built."""
         analysis = self.analysis
-        with citing_moved_columns(self._types, self.kept):
+        with citing(self.origin), citing_moved_columns(self._types, self.kept):
             return translate_analysis(analysis, self.kept, self.sources.schema, self.sources.views)
 
     @property
@@ -310,7 +315,10 @@ class Compilation:
     @cached_property
     def mode_policy(self) -> ModePolicy:
         """The modes in which the view may be maintained under its policy; raises RefusedError."""
-        program = self._program
+        with citing(self.origin):
+            return self._find_modes(self._program)
+
+    def _find_modes(self, program: Program | RefusedError) -> ModePolicy:
         recomputable = not refuse_answer_table(self.query.outputs)
         if isinstance(program, RefusedError):
             # if two runs of the batch query differ, recomputing cannot help
@@ -364,7 +372,8 @@ class Compilation:
             return frames.get(name) if schema is None else empty(spark, schema)
 
         monoids = self.sources.monoids
-        return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame, monoids), monoids)
+        with citing(self.origin):
+            return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame, monoids), monoids)
 
     @property
     def _types(self) -> ColumnTypes:

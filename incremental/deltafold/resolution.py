@@ -237,6 +237,7 @@ def compile_view(view: View, resolver: Resolver) -> Compilation:
         sources=lookup,
         mentions=find_mentions(spark, view.query),
         settings=resolver.settings(spark),
+        origin=view.origin,
         kept=view.store.journal.last_recipe(),
         earlier=None if latest is None else latest.analysis,
     )

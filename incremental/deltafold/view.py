@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 class View:
     """A maintained view; no data is read before `refresh`.
 
-    catalog: the sources that its query may read; compiled: its latest compilation.
+    catalog: the sources that its query may read; origin: where its query is from, for errors; compiled: its latest
+    compilation.
     """
 
     warehouse: Warehouse
@@ -60,6 +61,7 @@ class View:
     publish_as: str | None = None
     on_lost: Remedy = "refuse"
     plain_options: PlainOptions = field(default_factory=PlainOptions)
+    origin: str = ""
     compiled: Compiled = field(default_factory=Compiled, compare=False)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from deltafold.algebra.errors import DeltafoldError, QueryError, RefusedError
 from deltafold.cli import commands as cli
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue, queries
@@ -144,3 +145,25 @@ def test_a_run_lands_and_refreshes_what_lies_below_first(
     assert [each["verdict"] for each in told["report"]["below"]] == ["nothing to do"]
     assert json.loads(call("show", "top", "--json").stdout) == [{"n": 1, "days": 1}, {"n": 2, "days": 1}]
     assert call("verify", "top").exit_code == 0
+
+
+def test_an_error_about_a_query_begins_with_its_file_and_pipeline(
+    tmp_path: Path, in_memory: Lake, spark: SparkSession
+) -> None:
+    """Of several pipelines in one run or step, and of those that another one reads."""
+    folder = tmp_path / "pipelines"
+    home = write(folder, "shop", "sources: {}\n", sql="SELECT nothing")
+    write(folder, "top", "sources:\n  shop: {view: shop}\n", sql="SELECT count(*) AS n FROM shop")
+    limited = write(folder, "limited", "sources: {}\n", sql="SELECT * FROM range(9) LIMIT 3")
+    cases = {"shop": home, "top": home, "limited": limited}
+    said: dict[str, DeltafoldError] = {}
+    for name in cases:
+        view = catalogue.open(catalogue.load(name, folder), spark)[1]
+        with pytest.raises((QueryError, RefusedError)) as raised:
+            view.refresh()
+        said[name] = raised.value
+        cited = cases[name] / "query.sql"
+        assert str(said[name]).startswith(f"{cited}: {cases[name].name}: ") and str(said[name]).count(str(cited)) == 1
+        assert said[name].logged == str(said[name])
+    assert "Spark cannot analyse the query at line 1, column 8: " in str(said["top"])
+    assert isinstance(said["limited"], RefusedError) and said["limited"].node == "limit 3"

@@ -20,11 +20,23 @@ class DeltafoldError(Exception):
     def __init__(self, message: str, logged: str | None = None) -> None:
         super().__init__(message)
         self._logged = logged
+        self._origin: str | None = None
+
+    def __str__(self) -> str:
+        return self._begin() + super().__str__()
 
     @property
     def logged(self) -> str:
         """The message without any value of a row."""
-        return str(self) if self._logged is None else self._logged
+        return str(self) if self._logged is None else self._begin() + self._logged
+
+    def cite(self, origin: str) -> None:
+        """Begin the message with where the query is from, unless a view below has done so; empty for nowhere."""
+        if self._origin is None:
+            self._origin = origin
+
+    def _begin(self) -> str:
+        return f"{self._origin}: " if self._origin else ""
 
 
 class UsageError(DeltafoldError):
@@ -110,6 +122,16 @@ class RefusedError(DeltafoldError):
         self.node = refusals[0].node
         self.because = refusals[0].because
         self.instead = refusals[0].instead
+
+
+@contextmanager
+def citing(origin: str) -> Generator[None]:
+    """Cite where a query is from in the errors of the body that are about a query."""
+    try:
+        yield
+    except (QueryError, RefusedError) as error:
+        error.cite(origin)
+        raise
 
 
 _SPARK = ("local", "runs the queries")

@@ -269,6 +269,7 @@ def open(pipeline: Pipeline, spark: SparkSession, opened: Opened | None = None) 
         options: Any = {
             **pipeline.declaration.model_dump(include=declared),
             "comment": pipeline.declaration.description,
+            "origin": pipeline.origin,
         }
         opened[pipeline.name] = warehouse, warehouse.view(pipeline.name, queries.runnable(pipeline.query), **options)
     return opened[pipeline.name]

@@ -37,6 +37,11 @@ class Pipeline:
         return f"{root.rstrip('/')}/{self.name}"
 
     @property
+    def origin(self) -> str:
+        """The file of the query, if it has one, and the pipeline's name, which errors about the query begin with."""
+        return f"{self.query.path}: {self.name}" if self.query.path.is_file() else self.name
+
+    @property
     def is_remote(self) -> bool:
         """Whether its warehouse is at a URI, so that only Spark can read it."""
         return is_remote(self.warehouse)
