@@ -17,7 +17,7 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 import deltafold.dagster as df
-from deltafold.algebra.errors import DeltafoldError
+from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
 from deltafold.pipelines import catalogue, descriptions
@@ -281,6 +281,15 @@ def test_a_selection_is_that_of_dbt(tmp_path: Path) -> None:
         select("tob")
     with pytest.raises(DeclarationError, match="sources"):
         df.deltafold_assets(tmp_path)
+
+
+def test_a_folder_without_pipelines_is_no_empty_project(tmp_path: Path) -> None:
+    """A path that is wrong would give a location without assets, and no error."""
+    for make in (df.deltafold_assets, df.landing_assets, df.pipeline_steps):
+        with pytest.raises(DeclarationError, match=r"nowhere: there is no such folder\. .* --pipelines .* new"):
+            make(tmp_path / "nowhere")
+        with pytest.warns(DeltafoldWarning, match=r"there are no pipelines\. To get one, run deltafold"):
+            make(tmp_path)
 
 
 def test_a_prefix_of_a_modules_assets_is_theirs_too() -> None:

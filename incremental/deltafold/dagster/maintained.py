@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from deltafold.algebra.errors import UsageError
+from deltafold.algebra.errors import DeltafoldWarning, UsageError
 from deltafold.dagster import following
 from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
 from deltafold.dagster.folders import delta_version
@@ -261,7 +261,7 @@ def pipeline_steps(
     The arguments are those of `deltafold_assets`.
     """
     folder = _folder(pipelines)
-    surveyed = catalogue.survey_pipelines(folder)
+    surveyed = _survey(folder)
     valid = [each for each in surveyed.values() if isinstance(each, Pipeline)]
     translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=equals_batch)
     datasets = {name: _with_freshness(each) for name, each in translated.items() if isinstance(each, Dataset)}
@@ -488,11 +488,19 @@ def _folder(pipelines: str | Path | None) -> Path:
     return Path(pipelines).absolute() if pipelines is not None else catalogue.pipelines_folder()
 
 
+def _survey(folder: Path) -> dict[str, Pipeline | DeclarationError]:
+    """Return the pipelines of a folder; warns of one without any, and raises DeclarationError where there is none."""
+    surveyed = catalogue.survey_pipelines(folder)
+    if not surveyed:
+        warnings.warn(catalogue.explain_none(folder), DeltafoldWarning, stacklevel=2)
+    return surveyed
+
+
 def _load(
     folder: Path, select: str | Sequence[str] | None, exclude: str | Sequence[str], *, skip_invalid: bool = False
 ) -> list[Pipeline]:
     """Return the selected pipelines of a folder, each before its readers."""
-    surveyed = catalogue.survey_pipelines(folder)
+    surveyed = _survey(folder)
     if skip_invalid:
         surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     names = tuple(surveyed)

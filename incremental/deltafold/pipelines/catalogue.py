@@ -7,6 +7,7 @@ Spark, imports no pyspark and runs no query.py.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -90,6 +91,15 @@ def load_all(folder: Path | None = None) -> tuple[Pipeline, ...]:
     return tuple(map(loader.load, loader.names))
 
 
+def explain_none(folder: Path) -> str:
+    """Return the message for a folder without pipelines."""
+    return f"{folder}: there are no pipelines. To get one, {_describe_new(folder)}."
+
+
+def _describe_new(folder: Path) -> str:
+    return f"run deltafold --pipelines {shlex.quote(str(folder))} new NAME"
+
+
 def survey_pipelines(folder: Path | None = None) -> dict[str, Pipeline | DeclarationError]:
     """Return all pipelines of a folder by name; for an invalid one its error."""
     loader = _Loader.of(folder)
@@ -112,6 +122,9 @@ class _Loader:
 
     @classmethod
     def of(cls, folder: Path | None) -> _Loader:
+        """Return the loader of a folder, or of `pipelines_folder`, which may not exist."""
+        if folder is not None and not folder.is_dir():
+            raise DeclarationError(f"{folder}: there is no such folder. Correct the path, or {_describe_new(folder)}.")
         folder = (folder or pipelines_folder()).absolute()
         return cls(folder, names(folder))
 
