@@ -5,7 +5,7 @@ It runs before anything is split, so that a refused query touches no data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -23,6 +23,7 @@ from deltafold.algebra.plan import (
     Loop,
     Plan,
     Project,
+    Reference,
     SourceRead,
     StateRead,
     Undetermined,
@@ -73,11 +74,37 @@ EVEN_RECOMPUTED = ", so no table can store the answer, even if it is recomputed"
 
 def refuse_unmaintainable(draft: Draft) -> Draft:
     """Return the query unchanged; raises RefusedError with every reason against maintaining it."""
-    reasons = draft.refusals + find_refusals(draft.plan)
-    reasons += tuple(refuse_unstorable_answer(answer_columns(draft.outputs)))
-    if reasons:
+    shown = set(_name_shown_keys(draft))
+    of_answer = tuple(refuse_unstorable_answer(answer_columns(draft.outputs)))
+    of_nodes = (reason for reason in find_refusals(draft.plan) if reason.node not in shown)
+    if reasons := (*draft.refusals, *of_nodes, *of_answer):
         raise RefusedError(tuple(dict.fromkeys(reasons)))
     return draft
+
+
+def _name_shown_keys(draft: Draft) -> Iterable[str]:
+    """Yield the keys of the topmost group-by that the answer shows and no table can store: the answer is refused."""
+    shown, node = {column.name for column, _ in draft.outputs}, draft.plan
+    while isinstance(node, Project | Filter):
+        if isinstance(node, Project):
+            references = (item for item in node.items if isinstance(item.scalar, Reference))
+            shown = {item.scalar.text for item in references if item.column.name in shown}
+        node = node.child
+    if isinstance(node, Aggregate):
+        keys = (key for key in node.keys if key.name in shown)
+        yield from (_name_key(key, node.child) for key in keys if first_unstored_type(key.type) not in (None, "void"))
+
+
+def _name_key(key: Column, below: Plan) -> str:
+    """Return a key as the user wrote it: an expression has a column of Catalyst's below the group-by."""
+    if name_computed_keys(key.name) == key.name:
+        return f"column {key.name}"
+    while isinstance(below, Project):
+        scalar = next(item.scalar for item in below.items if item.column.name == key.name)
+        if not isinstance(scalar, Reference):
+            return scalar.text
+        key, below = scalar.column, below.child
+    return _name_column(key)
 
 
 def find_refusals(plan: Plan) -> tuple[Refusal, ...]:
@@ -96,10 +123,10 @@ def _refuse_node(node: Plan) -> Iterable[Refusal]:
             yield from refuse_uncompared(node, node_text)
             yield from refuse_incomparable(node.keys or node.columns, "two rows of the loop")
             for column in node.columns:
-                yield from _refuse_unstorable(f"column {column.name}", column.type)
-        case Aggregate(keys=keys, calls=calls):
-            yield from refuse_incomparable(keys, "two groups")
-            stored = [(f"column {key.name}", key.type) for key in keys if key.type != "void"]
+                yield from _refuse_unstorable(_name_column(column), column.type)
+        case Aggregate(child=child, keys=keys, calls=calls):
+            yield from refuse_incomparable(keys, "two groups", name=lambda key: _name_key(key, child))
+            stored = [(_name_key(key, child), key.type) for key in keys if key.type != "void"]
             stored += [(call.text, part.type) for call in calls for part in infer_accumulator(call).components]
             yield from (refusal for text, type_ in stored for refusal in _refuse_unstorable(text, type_))
         case GroupwiseOp(keys=keys, text=text, undetermined=undetermined):
@@ -127,19 +154,25 @@ def answer_columns(outputs: Outputs) -> tuple[Column, ...]:
 def refuse_unstorable_answer(columns: Iterable[Column]) -> Iterable[Refusal]:
     """Yield the reasons why no table can store an answer, even if it is recomputed."""
     for column in columns:
-        yield from _refuse_unstorable(f"column {column.name}", column.type, EVEN_RECOMPUTED)
+        yield from _refuse_unstorable(_name_column(column), column.type, EVEN_RECOMPUTED)
 
 
 def _refuse_unstorable(node: str, type_: str, consequence: str = "") -> Iterable[Refusal]:
     if (unstored := first_unstored_type(type_)) is None:
         return
-    node = "an untyped NULL" if unstored == "void" else name_computed_keys(node)
+    node = "an untyped NULL" if unstored == "void" else node
     instead = CONVERSIONS.get(unstored.split(" ")[0], "cast it to STRING")
     yield Refusal(node, f"Delta does not store values of type {unstored}{consequence}", instead)
 
 
-def refuse_incomparable(columns: Iterable[Column], what: str, consequence: str = "") -> Iterable[Refusal]:
-    """Yield the reasons against columns whose values Delta's MERGE cannot compare."""
+def _name_column(column: Column) -> str:
+    return f"column {name_computed_keys(column.name)}"
+
+
+def refuse_incomparable(
+    columns: Iterable[Column], what: str, consequence: str = "", name: Callable[[Column], str] = _name_column
+) -> Iterable[Refusal]:
+    """Yield the reasons against columns whose values Delta's MERGE cannot compare; name: of a column."""
     for column in columns:
         because = f"a MERGE cannot compare values of type {column.type}, so {what} cannot be distinguished{consequence}"
         if column.type == "void":
@@ -147,4 +180,4 @@ def refuse_incomparable(columns: Iterable[Column], what: str, consequence: str =
         elif is_unordered(column.type):
             # equal maps may have their entries in another order
             instead = "array_sort(map_entries(…))" if column.type.startswith("map<") else "to_json"
-            yield Refusal(f"column {name_computed_keys(column.name)}", because, f"use {instead} of it")
+            yield Refusal(name(column), because, f"use {instead} of it")
