@@ -367,6 +367,37 @@ def test_a_dataset_that_differs_stops_its_readers_and_no_others(tmp_path: Path) 
     assert run("top") == (True, {"top"})
 
 
+def test_two_datasets_in_one_folder_are_refused_before_either_is_refreshed(tmp_path: Path) -> None:
+    """Protects from an asset with the rows of another one, which its check compares with the query of that one."""
+    write(tmp_path, "cust", "sources:\n  orders: {delta: /lake/others}\nwarehouse: ../wh\n", sql=QUERY)
+    write(tmp_path, "top", "sources:\n  cust: {view: cust}\n", sql="SELECT count(*) AS n FROM cust")
+    write(tmp_path, "other", "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    translator = df.DeltafoldTranslator(key_prefix=["marts"])
+    folder = df.deltafold_assets(tmp_path, translator=translator, retry_policy=None)
+
+    def run(*assets: dg.AssetsDefinition) -> tuple[set[str], str]:
+        with dg.DagsterInstance.ephemeral() as instance:
+            pretended = {"deltafold": Pretended()}
+            done = dg.materialize(list(assets), resources=pretended, instance=instance, raise_on_error=False)
+        made = {
+            event.asset_key.to_user_string() for event in done.get_asset_materialization_events() if event.asset_key
+        }
+        failed = [event.step_failure_data.user_failure_data for event in done.get_step_failure_events()]
+        return made, "\n".join(str(each.description) for each in failed if each)
+
+    def view(key: str, query: str = QUERY, **options: Any) -> dg.AssetsDefinition:
+        return df.maintained_view(
+            key, query, sources={"orders": "/lake/orders"}, warehouse=str(tmp_path / "wh"), **options
+        )
+
+    made, why = run(view("cust"), folder)
+    assert made == {"marts/other"}
+    assert f"asset cust: asset marts/cust is kept in the same folder, {tmp_path}/wh/cust. Give" in why
+    assert run(view("cust", name="customers"), folder) == ({"cust", "marts/cust", "marts/top", "marts/other"}, "")
+    assert run(view("m/x", name="x"), view("n/x", "SELECT count(*) AS n FROM orders", name="x"))[0] == set()
+    assert run(folder, df.deltafold_assets(tmp_path, name="again", select="other"))[1] == ""  # of the same rows
+
+
 class Flaky(Pretended):
     """Fails at the first refresh of the dataset `top`, as a crash does."""
 
@@ -495,6 +526,17 @@ def test_a_component_has_upkeep_watched_tables_and_translations_where_they_are_a
         assert (node.group_name, node.tags["of"]) == ("marts", "customers")
         assert node.parent_keys == {dg.AssetKey("orders"), dg.AssetKey("calendar")}
         assert node.automation_condition == dg.AutomationCondition.eager() and node.kinds == {"deltalake", "spark"}
+
+
+def test_two_components_in_one_folder_are_refused_when_they_are_loaded(sandbox: Any) -> None:
+    for folder in (sandbox.scaffold_component(df.MaintainedView, name) for name in ("a", "b")):
+        content = yaml.safe_load((folder / "defs.yaml").read_text())
+        content["attributes"] |= {"asset": {"key": f"{folder.name}/customers"}, "name": "customers"}
+        content["attributes"]["query"] = f"SELECT count(*) AS {folder.name} FROM orders"
+        (folder / "defs.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(Exception) as raised, sandbox.build_all_defs():
+        pass
+    assert "asset b/customers: asset a/customers is kept in the same folder" in str(raised.value.__cause__)
 
 
 def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:

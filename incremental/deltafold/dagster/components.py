@@ -22,6 +22,7 @@ from deltafold.dagster.maintained import (
     maintained_view,
     source_tables,
 )
+from deltafold.dagster.storage import folders_of_components
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
 from deltafold.pipelines import catalogue
@@ -203,6 +204,7 @@ class MaintainedView(dg.Component, dg.Resolvable):
             folder=context.project_root,
             **self.options,
         )
+        folders_of_components(context).add(step_of(view))
         [dataset] = step_of(view).datasets
         written = {source for source, table in self.sources.items() if table.asset}
         return dg.Definitions(
@@ -310,6 +312,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
             pool=self.pool,
             op_tags=self.op_tags,
         )
+        folders_of_components(context).add(step_of(refreshed))
         self._check_source_assets(folder, refreshed)
         written = {asset_key(key) for key in self.source_assets.values()}
         return dg.Definitions(

@@ -26,6 +26,7 @@ from pydantic import Field
 from deltafold.algebra.errors import UsageError
 from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
+from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines import descriptions
@@ -183,7 +184,9 @@ def refresh_step(
     def results(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
         runner = find_runner(context, resource_key)
         current = [_rekey(dataset, context.assets_def) for dataset in datasets]
-        yield from _Run(context, runner, current, _find_below(context, datasets[0], below), config).results()
+        located = find_steps(context)
+        lower = _find_below(context, datasets[0], below, located)
+        yield from _Run(context, runner, current, lower, Folders(located), config).results()
 
     return define_step(
         name,
@@ -266,10 +269,14 @@ def current_keys(specs: Sequence[dg.AssetSpec], assets: dg.AssetsDefinition) -> 
     return keys
 
 
-def _find_below(context: dg.AssetExecutionContext, own: Dataset, below: Sequence[Dataset]) -> list[Dataset]:
-    """Return datasets of other steps under the keys that they have in the code location of a run; own: of this step."""
-    others = [each for each in _find_others(context) if each.is_executable and each.node_def in _STEPS]
-    current = {id(dataset.pipeline): dataset for each in others for dataset in step_of(each).datasets}
+def _find_below(
+    context: dg.AssetExecutionContext, own: Dataset, below: Sequence[Dataset], located: Sequence[Step]
+) -> list[Dataset]:
+    """Return datasets of other steps under the keys that they have in the code location of a run.
+
+    own: of this step; located: the steps of the code location.
+    """
+    current = {id(dataset.pipeline): dataset for step in located for dataset in step.datasets}
     keys = current_keys([own.spec], context.assets_def)
     added = keys[own.key].path[: -len(own.key.path)]
 
@@ -281,12 +288,15 @@ def _find_below(context: dg.AssetExecutionContext, own: Dataset, below: Sequence
     return [current.get(id(dataset.pipeline)) or guess(dataset) for dataset in below]
 
 
-def _find_others(context: dg.AssetExecutionContext) -> Iterable[dg.AssetsDefinition]:
-    """Return the assets of the code location; none for a job that is executed in the process that defines it."""
+def find_steps(context: dg.AssetExecutionContext) -> list[Step]:
+    """Return the steps of the code location; of a job that is executed in the process that defines it, its own."""
+    assets: Iterable[dg.AssetsDefinition]
     try:
-        return context.repository_def.assets_defs_by_key.values()
+        assets = context.repository_def.assets_defs_by_key.values()
     except Exception:  # that there is no repository: the error has no public name
-        return ()
+        assets = context.op_execution_context.job_def.asset_layer.asset_graph.assets_defs
+    unique = {id(each): each for each in assets if each.is_executable and each.node_def in _STEPS}
+    return [step_of(each) for each in unique.values()]
 
 
 def find_done(context: dg.AssetExecutionContext) -> set[tuple[dg.AssetKey, str]]:
@@ -311,12 +321,14 @@ class _Run:
         spark: TaskRunner,
         datasets: Sequence[Dataset],
         below: Sequence[Dataset],
+        folders: Folders,
         config: RefreshConfig,
     ) -> None:
         self._context = context
         self._spark = spark
         self._datasets = datasets
         self._known = {dataset.name: dataset for dataset in (*below, *datasets)}
+        self._folders = folders
         self._config = config
         self._failures: dict[str, dg.Failure] = {}
         self._stopped: set[str] = set()  # datasets whose readers cannot be refreshed
@@ -332,6 +344,8 @@ class _Run:
                 self._stopped.add(name)
                 continue
             try:
+                if key in asked or (key, CHECK) in checks:
+                    self._check_folders(dataset)
                 if key in asked:
                     yield from self._refresh(dataset, checks)
                 if (key, CHECK) in checks:
@@ -341,6 +355,14 @@ class _Run:
                 self._stopped.add(name)
         if self._failures:
             raise together(self._failures)
+
+    def _check_folders(self, dataset: Dataset) -> None:
+        """Raise Failure if another dataset has the folder of this one, or of one below it."""
+        for pipeline in (*dataset.pipeline.chain, dataset.pipeline):
+            known = self._known.get(pipeline.name)
+            key = known.key if known else dg.AssetKey([pipeline.name])
+            if fault := self._folders.find_fault(pipeline, key):
+                raise dg.Failure(fault, allow_retries=False)
 
     def _refresh(self, dataset: Dataset, checks: set[tuple[dg.AssetKey, str]]) -> Iterator[Result]:
         done = self._spark.run(self._context, dataset.pipeline, RefreshTask(rebuild=self._config.rebuild))

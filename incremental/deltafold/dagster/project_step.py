@@ -27,8 +27,10 @@ from deltafold.dagster.dataset_step import (
     equals_batch,
     find_done,
     find_runner,
+    find_steps,
     together,
 )
+from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import failure_of
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
 from deltafold.pipelines.declaration.values import share_of
@@ -141,6 +143,9 @@ def _run(
 ) -> Iterator[Result]:
     """Yield the results of what is selected; raises Failure at the end if one failed."""
     keys = assets.rekey(context.assets_def).keys
+    first = next((keys[relation] for relation in assets.datasets), None)
+    if first and (fault := Folders(find_steps(context)).find_fault(assets.files, first)):
+        raise dg.Failure(fault, allow_retries=False)
     asked = context.selected_asset_keys
     checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
     asked_checks = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}

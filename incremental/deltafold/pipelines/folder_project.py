@@ -56,17 +56,26 @@ def load_project(folder: Path) -> Project:
     if declaration.datasets is None:
         raise DeclarationError(f"{path}: it declares no `datasets`. Add `datasets: datasets/*.sql`.")
     datasets, refusals = _read_datasets(folder, path, declaration, declaration.datasets)
-    root = declaration.warehouse or str(folder.parent.parent / DEFAULT_WAREHOUSE)
     return Project(
         name=folder.name,
         folder=folder,
-        storage=f"{root.rstrip('/')}/{folder.name}",
+        storage=_find_storage(folder, declaration),
         datasets=tuple(datasets),
         sources={name: declare(source) for name, source in declaration.sources.items()},
         settings=declaration.spark.settings,
         spark=declaration.spark.model_dump(include={"master", "memory", "warm"}, exclude_none=True),
         refusals=tuple(refusals),
     )
+
+
+def find_storage(folder: Path) -> str:
+    """Return the folder or URI of the states and answers of a project; starts no Spark. Raises DeclarationError."""
+    return _find_storage(folder, parsing.read_declaration(folder / DECLARATION_FILE, os.environ))
+
+
+def _find_storage(folder: Path, declaration: Declaration) -> str:
+    root = declaration.warehouse or str(folder.parent.parent / DEFAULT_WAREHOUSE)
+    return f"{root.rstrip('/')}/{folder.name}"
 
 
 def _read_datasets(

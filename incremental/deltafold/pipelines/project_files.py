@@ -61,6 +61,13 @@ class ProjectFiles:
         """The name of the folder of the project."""
         return {"datasets": self.path, "spark": self.path.parent, "dbt": self.path.parent.parent}[self.kind].name
 
+    @property
+    def warehouse(self) -> str:
+        """The folder of states and answers; of dbt's and Spark's that of the project, which has its own."""
+        if self.kind == "datasets":
+            return f"{folder_project.find_storage(self.path)}/warehouse"  # beside the views of a pipeline of this name
+        return str(self.path)
+
     def describe(self) -> ProjectDescription:
         """Describe the project; starts no Spark. Raises DeclarationError."""
         match self.kind:
