@@ -398,6 +398,42 @@ def test_two_datasets_in_one_folder_are_refused_before_either_is_refreshed(tmp_p
     assert run(folder, df.deltafold_assets(tmp_path, name="again", select="other"))[1] == ""  # of the same rows
 
 
+DAILY = dg.DailyPartitionsDefinition("2026-11-01")
+
+
+class Partitioned(df.DeltafoldTranslator):
+    def get_asset_spec(self, pipeline: Any) -> dg.AssetSpec:
+        return super().get_asset_spec(pipeline).replace_attributes(partitions_def=DAILY)
+
+
+def test_partitions_of_a_dataset_are_refused_wherever_they_are_set(tmp_path: Path) -> None:
+    """Protects from a run of one partition that refreshes everything, and marks that partition alone."""
+    write(tmp_path, "shop", "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    why = "partitions_def: a dataset has no partitions. Remove it."
+    with pytest.raises(DeclarationError, match=f"asset p/x: {why}"):
+        df.maintained_view(dg.AssetSpec(["p", "x"], partitions_def=DAILY), QUERY, sources={}, warehouse="w")
+    with pytest.raises(DeclarationError, match=f"asset shop: {why}"):
+        df.deltafold_assets(tmp_path, translator=Partitioned())
+    [shown] = df.pipeline_steps(tmp_path, translator=Partitioned())
+    assert why in str(next(iter(shown.specs)).description)
+    later = df.deltafold_assets(tmp_path, retry_policy=None).map_asset_specs(
+        lambda spec: spec.replace_attributes(partitions_def=DAILY)
+    )
+    (tmp_path / "shop" / "pipeline.yaml").write_text("sources: {t: {delta: /lake/t}}\ndatasets: query.sql\n")
+    with pytest.raises(DeclarationError, match=f"asset shop/query: {why}"):
+        df.deltafold_assets(tmp_path / "shop", translator=Partitioned())
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(
+            [later],
+            partition_key="2026-11-02",
+            resources={"deltafold": Pretended()},
+            instance=instance,
+            raise_on_error=False,
+        )
+    [failed] = done.get_step_failure_events()
+    assert why in str(failed.step_failure_data.user_failure_data) and not done.get_asset_materialization_events()
+
+
 class Flaky(Pretended):
     """Fails at the first refresh of the dataset `top`, as a crash does."""
 

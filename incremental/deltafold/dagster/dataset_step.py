@@ -28,9 +28,9 @@ from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
-from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
+from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, replace_attributes
 from deltafold.pipelines import descriptions
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.tasks import RefreshedView, RefreshTask, VerifyTask
 
@@ -105,7 +105,7 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
     """Return the datasets of pipelines; readers of one refer to the key that its spec has."""
     datasets: list[Dataset] = []
     for dataset in survey_datasets(pipelines, translator, checked=checked).values():
-        if isinstance(dataset, dg.DagsterInvalidDefinitionError):
+        if isinstance(dataset, Exception):
             raise dataset
         datasets.append(dataset)
     return datasets
@@ -113,14 +113,14 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
 
 def survey_datasets(
     pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *, checked: bool
-) -> Mapping[str, Dataset | dg.DagsterInvalidDefinitionError]:
-    """Return the datasets of pipelines by name, as `translate` does; of one whose asset Dagster rejects, the error."""
+) -> Mapping[str, Dataset | dg.DagsterInvalidDefinitionError | DeclarationError]:
+    """Return the datasets of pipelines by name, as `translate` does; of one whose asset is invalid, the error."""
     specs: dict[str, dg.AssetSpec] = {}
-    surveyed: dict[str, Dataset | dg.DagsterInvalidDefinitionError] = {}
+    surveyed: dict[str, Dataset | dg.DagsterInvalidDefinitionError | DeclarationError] = {}
     for pipeline in pipelines:
         try:
-            specs[pipeline.name] = translator.get_asset_spec(pipeline)
-        except dg.DagsterInvalidDefinitionError as error:
+            specs[pipeline.name] = refuse_partitions(translator.get_asset_spec(pipeline))
+        except (dg.DagsterInvalidDefinitionError, DeclarationError) as error:
             surveyed[pipeline.name] = error
     accepted = [pipeline for pipeline in pipelines if pipeline.name in specs]
     changed = {translator.get_asset_key(pipeline): specs[pipeline.name].key for pipeline in accepted}
@@ -299,6 +299,14 @@ def find_steps(context: dg.AssetExecutionContext) -> list[Step]:
     return [step_of(each) for each in unique.values()]
 
 
+def refuse_invalid(spec: dg.AssetSpec) -> None:
+    """Raise Failure for an asset that was given partitions after its step was made, such as by `post_processing`."""
+    try:
+        refuse_partitions(spec)
+    except DeclarationError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+
+
 def find_done(context: dg.AssetExecutionContext) -> set[tuple[dg.AssetKey, str]]:
     """Return the selected assets that earlier attempts of this step materialised in this run, with data versions."""
     attempt = context.op_execution_context
@@ -345,6 +353,7 @@ class _Run:
                 continue
             try:
                 if key in asked or (key, CHECK) in checks:
+                    refuse_invalid(dataset.spec)
                     self._check_folders(dataset)
                 if key in asked:
                     yield from self._refresh(dataset, checks)

@@ -21,7 +21,14 @@ from deltafold.dagster.folders import delta_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
 from deltafold.dagster.task_runner import CRASHES
-from deltafold.dagster.translator import DeltafoldTranslator, KeyLike, asset_key, find_lander, replace_attributes
+from deltafold.dagster.translator import (
+    DeltafoldTranslator,
+    KeyLike,
+    asset_key,
+    find_lander,
+    refuse_partitions,
+    replace_attributes,
+)
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
@@ -133,7 +140,7 @@ def maintained_view(
     Raises:
         DeclarationError: for an invalid option.
     """
-    spec = asset if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
+    spec = refuse_partitions(asset) if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
     views = {name: _only(source) for name, source in sources.items() if isinstance(source, dg.AssetsDefinition)}
     tables = {
         name: TableSource(source) if isinstance(source, str) else source
@@ -287,6 +294,8 @@ def pipeline_steps(
                 return project(name)
             return _show_error(dg.AssetKey([name]), str(pipeline))
         rejected = translated[name]
+        if isinstance(rejected, DeclarationError):
+            return _show_error(dg.AssetKey([name]), str(rejected))
         if isinstance(rejected, dg.DagsterInvalidDefinitionError):
             return _show_error(dg.AssetKey([name]), _explain_rejection(pipeline, rejected))
         try:

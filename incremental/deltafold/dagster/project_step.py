@@ -28,11 +28,12 @@ from deltafold.dagster.dataset_step import (
     find_done,
     find_runner,
     find_steps,
+    refuse_invalid,
     together,
 )
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import failure_of
-from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
+from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, replace_attributes
 from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.described_project import DescribedDataset, DescribedTest, ProjectDescription
 from deltafold.pipelines.project_files import ProjectFiles
@@ -76,12 +77,12 @@ def translate_project(
     if select or exclude:
         chosen = Nodes.of(project.selectable, dashes="").select(select, exclude)
         datasets = [each for each in datasets if each.relation in chosen]
-    specs = {each.relation: translator.get_asset_spec(each) for each in datasets}
+    specs = {each.relation: refuse_partitions(translator.get_asset_spec(each)) for each in datasets}
     read = {name for each in datasets for name in each.reads}
     # The text of a query may not show all that it reads, so without a selection everything is landed.
     landed = read if select or exclude else project.sources
     landings = {
-        name: translator.get_project_landing_spec(project.name, source)
+        name: refuse_partitions(translator.get_project_landing_spec(project.name, source))
         for name, source in project.sources.items()
         if source.lands and name in landed
     }
@@ -147,6 +148,8 @@ def _run(
     if first and (fault := Folders(find_steps(context)).find_fault(assets.files, first)):
         raise dg.Failure(fault, allow_retries=False)
     asked = context.selected_asset_keys
+    for key in asked:
+        refuse_invalid(context.assets_def.specs_by_key[key])
     checks = {key.asset_key for key in context.selected_asset_check_keys if key.name == CHECK}
     asked_checks = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
     tested = {

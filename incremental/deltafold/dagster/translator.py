@@ -30,6 +30,15 @@ def replace_attributes(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
     return spec.replace_attributes(**attributes)  # pyright: ignore[reportUnknownMemberType]
 
 
+def refuse_partitions(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Return the spec of a dataset; raises DeclarationError if it has partitions: a refresh takes all of its rows."""
+    if spec.partitions_def is not None:
+        raise DeclarationError(
+            f"asset {spec.key.to_user_string()}: partitions_def: a dataset has no partitions. Remove it."
+        )
+    return spec
+
+
 class DeltafoldTranslator:
     """Translates pipelines, and datasets of projects, into asset specs, for you to subclass and override.
 
