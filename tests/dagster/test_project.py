@@ -20,9 +20,11 @@ import deltafold.dagster as df
 from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
+from deltafold.dagster.translator import derive_name
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.declaration.values import PIPELINE_NAME
 from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask
 from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
 from tests.cli.pretended import UPKEEP
@@ -432,6 +434,16 @@ def test_partitions_of_a_dataset_are_refused_wherever_they_are_set(tmp_path: Pat
         )
     [failed] = done.get_step_failure_events()
     assert why in str(failed.step_failure_data.user_failure_data) and not done.get_asset_materialization_events()
+
+
+def test_any_key_gives_a_name_and_no_two_the_same() -> None:
+    """Protects from a key that is refused as a name, and from views that share a folder or a step."""
+    keys = ["m/x", "m__x", "M/x", "m/X", "a-b", "a_b", "a.b", "2024/sales", "_x", "l" * 99, "l" * 98 + "m", "Ä/x"]
+    views = [df.maintained_view(key, QUERY, sources={}, warehouse="w") for key in keys if key != "Ä/x"]
+    names = [derive_name(dg.AssetKey(key.split("/"))) for key in keys]
+    assert len(set(names)) == len(keys) and all(PIPELINE_NAME.match(name) for name in names)
+    assert names[0] == "m__x" and names[5] == "a_b" and names[7].startswith("view_2024__sales_")
+    assert dg.Definitions(assets=views, resources={"deltafold": Pretended()}).resolve_asset_graph()
 
 
 class Flaky(Pretended):

@@ -25,6 +25,7 @@ from deltafold.dagster.translator import (
     DeltafoldTranslator,
     KeyLike,
     asset_key,
+    derive_name,
     find_lander,
     refuse_partitions,
     replace_attributes,
@@ -125,7 +126,8 @@ def maintained_view(
         sources: what it reads, by the names that it uses: a Delta table, as a path or a TableSource, or another
             maintained view, which is refreshed to the same versions first.
         warehouse: the folder or URI below which its state and answer are kept, in a folder of their own.
-        name: of the view and of that folder; by default of the key, as `marts__revenue`.
+        name: of the view and of that folder; by default made of the key: `marts__revenue`, or of one with other
+            characters than small letters, digits and single _, such as `Marts/Revenue`, `marts__revenue_b5ac2a32`.
         equals_batch: the share of keys that a blocking check compares with the query after each refresh, such as
             `100%` or `1%`; None: no check.
         resource_key: the resource with the Spark: a SparkResource, one of dagster-pyspark, or another one that has a
@@ -158,10 +160,11 @@ def maintained_view(
     }
     home = Path(folder).absolute() if folder else Path.cwd()
     below = {source: view.pipeline for source, view in views.items()}
-    pipeline = declare_pipeline(name or spec.key.to_python_identifier(), query, declared, home, below)
+    derived = derive_name(spec.key)
+    pipeline = declare_pipeline(name or derived, query, declared, home, below)
     translator = _OneAsset(spec, {source: table.asset for source, table in tables.items() if table.asset}, views)
     return refresh_step(
-        f"{spec.key.to_python_identifier()}__refresh",
+        f"{derived}__refresh",
         translate([pipeline], translator, checked=bool(equals_batch)),
         resource_key=resource_key,
         retry_policy=retry_policy,

@@ -1,6 +1,7 @@
 """Translate datasets into assets: their keys, groups, owners, tags and metadata, for users to override."""
 
 import inspect
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -12,6 +13,7 @@ import dagster as dg
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.declaration import TAG
+from deltafold.pipelines.declaration.values import PIPELINE_NAME
 from deltafold.pipelines.described_project import DescribedDataset, DescribedSource
 
 KeyLike = str | Sequence[str] | dg.AssetKey
@@ -28,6 +30,19 @@ def asset_key(key: KeyLike) -> dg.AssetKey:
 def replace_attributes(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
     """Return a spec with other attributes."""
     return spec.replace_attributes(**attributes)  # pyright: ignore[reportUnknownMemberType]
+
+
+def derive_name(key: dg.AssetKey) -> str:
+    """Return the name of the maintained view of a key, such as `marts__revenue`; no two keys have the same.
+
+    A digest is added where letters change, the name is cut, or another key might have it.
+    """
+    name = key.to_python_identifier()
+    if PIPELINE_NAME.match(name) and name.split("__") == list(key.path):
+        return name
+    digest = sha256("\0".join(key.path).encode()).hexdigest()[:8]
+    letters = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    return f"{letters if letters[:1].isalpha() else f'view_{letters}'}"[:54] + f"_{digest}"
 
 
 def refuse_partitions(spec: dg.AssetSpec) -> dg.AssetSpec:
