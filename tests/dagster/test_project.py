@@ -20,13 +20,14 @@ import deltafold.dagster as df
 from deltafold.algebra.errors import DeltafoldError, DeltafoldWarning
 from deltafold.algebra.results.address import Address
 from deltafold.algebra.results.report import Description, Report, Verification
+from deltafold.dagster.task_runner import REBUILD, failure_of
 from deltafold.dagster.translator import derive_name
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.declaration.values import PIPELINE_NAME
 from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask
-from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, VerifyTask
+from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, TaskFault, VerifyTask
 from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
 from tests.night import night
@@ -444,6 +445,47 @@ def test_any_key_gives_a_name_and_no_two_the_same() -> None:
     assert len(set(names)) == len(keys) and all(PIPELINE_NAME.match(name) for name in names)
     assert names[0] == "m__x" and names[5] == "a_b" and names[7].startswith("view_2024__sales_")
     assert dg.Definitions(assets=views, resources={"deltafold": Pretended()}).resolve_asset_graph()
+
+
+class OfOneKey(df.DeltafoldTranslator):
+    def get_asset_spec(self, pipeline: Any) -> dg.AssetSpec:
+        return super().get_asset_spec(pipeline).replace_attributes(key=VIEW)
+
+
+def test_two_datasets_of_one_key_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path, name, "sources:\n  t: {delta: /lake/t}\n", sql="SELECT count(*) AS n FROM t")
+    with pytest.raises(DeclarationError, match="datasets `a` and `b`: both are the asset marts/revenue"):
+        df.deltafold_assets(tmp_path, translator=OfOneKey())
+
+
+def test_what_is_no_query_is_refused_by_its_class() -> None:
+    number: Any = 3
+    with pytest.raises(DeclarationError, match="maintained view `x`: query: int is not a query"):
+        df.maintained_view("x", number, sources={}, warehouse="w")
+
+
+def test_an_error_that_asks_for_a_rebuild_shows_how_in_dagster() -> None:
+    asked = failure_of(TaskFault("view x: its table is gone. Rebuild the view.", {}, again=False))
+    assert asked.description == f"view x: its table is gone. Rebuild the view. {REBUILD}."
+    assert failure_of(TaskFault("source t: it is gone. Restore it.", {}, again=False)).description == (
+        "source t: it is gone. Restore it."
+    )
+
+
+@pytest.mark.parametrize("option", ["maintain", "watch_tables"])
+def test_a_schedule_of_a_component_that_is_none_is_refused_by_its_option(sandbox: Any, option: str) -> None:
+    folder = sandbox.scaffold_component(df.MaintainedView, "Big/Sales")
+    content = yaml.safe_load((folder / "defs.yaml").read_text())
+    content["attributes"] |= {option: "every day", "sources": {"orders": {"delta": "data/orders"}}}
+    (folder / "defs.yaml").write_text(yaml.safe_dump(content))
+    with (
+        pytest.raises(Exception) as raised,
+        sandbox.load_component_and_build_defs(folder),
+    ):
+        pass
+    shown = f"{raised.value} {raised.value.__cause__}"
+    assert f"{option}: `every day` is not a schedule: it has 2 fields, not five" in shown
 
 
 class Flaky(Pretended):

@@ -27,6 +27,7 @@ from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.declaration.cron import check_cron
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.queries import is_query_file
@@ -130,6 +131,13 @@ class PipelineScaffolder(dg.Scaffolder[Any]):
         dg.scaffold_component(request, {"pipelines": "pipelines", "source_assets": {"orders": "orders"}})
 
 
+def _check_cron(option: str, text: str) -> None:
+    try:
+        check_cron(text)
+    except ValueError as error:
+        raise DeclarationError(f"{option}: {error}.") from None
+
+
 def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.SourceAsset]:
     """Return the tables that are observed at the ticks of a cron text (D-220).
 
@@ -137,6 +145,7 @@ def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetK
     """
     if cron is None:
         return []
+    _check_cron("watch_tables", cron)
     tables = source_tables(assets, automation_condition=dg.AutomationCondition.on_cron(cron))
     return [table for table in tables if table.key not in written]
 
@@ -145,6 +154,7 @@ def _schedule_upkeep(assets: dg.AssetsDefinition, name: str, cron: str | None) -
     """Return the schedule of maintenance, which brings its job, for a cron text."""
     if cron is None:
         return []
+    _check_cron("maintain", cron)
     job = maintenance_job(assets, name=f"maintain_{name}")
     running = dg.DefaultScheduleStatus.RUNNING
     return [dg.ScheduleDefinition(job=job, cron_schedule=cron, execution_timezone="UTC", default_status=running)]

@@ -28,7 +28,7 @@ from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
-from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, replace_attributes
+from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.values import share_of
@@ -108,6 +108,7 @@ def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *,
         if isinstance(dataset, Exception):
             raise dataset
         datasets.append(dataset)
+    refuse_same_keys({dataset.name: dataset.spec for dataset in datasets})
     return datasets
 
 

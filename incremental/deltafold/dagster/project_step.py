@@ -33,7 +33,7 @@ from deltafold.dagster.dataset_step import (
 )
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import failure_of
-from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, replace_attributes
+from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
 from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.described_project import DescribedDataset, DescribedTest, ProjectDescription
 from deltafold.pipelines.project_files import ProjectFiles
@@ -88,6 +88,7 @@ def translate_project(
     }
     keys = {name: translator.get_project_source_key(project.name, source) for name, source in project.sources.items()}
     keys |= {each.relation: translator.get_asset_key(each) for each in project.datasets}
+    refuse_same_keys(landings | specs)
     keys |= {name: spec.key for name, spec in (landings | specs).items()}
 
     def complete(dataset: DescribedDataset) -> dg.AssetSpec:

@@ -8,6 +8,7 @@ stores a failure with its causes in the event database, so a failure has no caus
 """
 
 import contextlib
+import re
 from collections.abc import Generator
 from typing import Protocol
 
@@ -22,6 +23,10 @@ from deltafold.pipelines.tasks import Task, TaskFault, TaskResult, explain_fault
 StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
 
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+
+
+REBUILD = "In Dagster, a run rebuilds what it selects if the config of its step has `rebuild: true`"
+_ASKS_FOR_REBUILD = re.compile(r"\brebuild (it|the views?)\b", re.IGNORECASE)
 
 
 class CancelledStepError(dg.DagsterExecutionInterruptedError, dg.DagsterError):
@@ -69,7 +74,10 @@ def explained_failures(*, show_rows: bool) -> Generator[None]:
 def failure_of(fault: TaskFault) -> dg.Failure:
     """Return the failure of a step for a fault, which the step's policy tries again if that may help."""
     metadata = {name: dg.MetadataValue.text(text) for name, text in fault.parts.items()}
-    return dg.Failure(fault.sentence, metadata=metadata, allow_retries=fault.again)
+    sentence = (
+        f"{fault.sentence.rstrip('.')}. {REBUILD}." if _ASKS_FOR_REBUILD.search(fault.sentence) else fault.sentence
+    )
+    return dg.Failure(sentence, metadata=metadata, allow_retries=fault.again)
 
 
 class TaskRunner(Protocol):

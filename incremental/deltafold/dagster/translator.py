@@ -54,6 +54,17 @@ def refuse_partitions(spec: dg.AssetSpec) -> dg.AssetSpec:
     return spec
 
 
+def refuse_same_keys(specs: Mapping[str, dg.AssetSpec]) -> None:
+    """Raise DeclarationError if two datasets of a step, given by name, have one key."""
+    names: dict[dg.AssetKey, str] = {}
+    for name, spec in specs.items():
+        if (other := names.setdefault(spec.key, name)) != name:
+            raise DeclarationError(
+                f"datasets `{other}` and `{name}`: both are the asset {spec.key.to_user_string()}. Give them keys of "
+                "their own, in `translation` or a translator."
+            )
+
+
 class DeltafoldTranslator:
     """Translates pipelines, and datasets of projects, into asset specs, for you to subclass and override.
 

@@ -37,6 +37,11 @@ def declare_pipeline(
     where = f"maintained view `{name}`"
     present = {key: value for key, value in options.items() if value is not None}
     declaration = parsing.check_declaration(where, present, folder, os.environ)
+    if not isinstance(query, str | Path) and not callable(query) and getattr(query, "text", None) is None:
+        raise DeclarationError(
+            f"{where}: query: {type(query).__name__} is not a query. Pass SQL, the path of a file, a function, or a "
+            "program of MRQL."
+        )
     query_file = _find_query(query, tuple(declaration.sources), folder)
     return Pipeline(
         name=name,
