@@ -85,7 +85,7 @@ class Snapshot:
         return len(partitions) == 1 and not is_remapped(self, Snapshot(self.table, later))
 
     def _reconcile(self, rows: DataFrame, later: int) -> DataFrame:
-        """Return rows with the types of a later version: fields of structs by name, NULL for one that was added."""
+        """Return rows with the types of a later version: fields of structs by name, NULL for an added one (D-227)."""
         nested = {each.name: each.dataType for each in self.table.schema(later) if isinstance(each.dataType, NESTED)}
         return rows.to(StructType([StructField(x.name, nested.get(x.name, x.dataType)) for x in rows.schema]))
 
