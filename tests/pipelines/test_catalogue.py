@@ -73,6 +73,14 @@ def test_wrong_queries(tmp_path: Path, written: dict[str, str], said: str) -> No
     assert said in str(caught.value)
 
 
+def test_a_query_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"nope\.sql: there is no such file\. Correct its name"):
+        queries.read(tmp_path / "nope.sql", ())
+    (tmp_path / "latin.sql").write_bytes(b"SELECT '\xe9'")
+    with pytest.raises(DeclarationError, match=r"latin\.sql: it is not UTF-8 text\. Save it as UTF-8"):
+        queries.read(tmp_path / "latin.sql", ())
+
+
 def test_what_belongs_to_mrql_is_refused_elsewhere(tmp_path: Path) -> None:
     write(tmp_path, "shop", MINIMAL + "args: [1]\n")
     with pytest.raises(DeclarationError, match=r"query.sql: `args` is for query.mrql. Remove it"):

@@ -436,7 +436,7 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/c.py, line 17: failing: ",
         "transformations/c.py, line 22: batch: query: it reads no stream",
         "transformations/d.sql, line 1: SetCommand: this statement declares nothing",
-        "transformations/d.sql, line 2: nowhere: ",
+        "transformations/d.sql, line 2: nowhere: query: it reads spark_catalog.",
         "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",
         "the datasets read each other in a cycle (one → two → one)",
         "transformations/d.sql, line 6: Spark cannot parse the statement",

@@ -139,6 +139,7 @@ def test_what_is_not_read_may_be_wrong(delta: DeltaSandbox) -> None:
         assert view.status().current
     for read, error, says in (
         ("broken", QueryError, "Spark cannot analyse the query at line 1, column 8: .*nothing"),
+        ("kayless", QueryError, "at line 1, column 15: it reads kayless, which is not a declared .* mean `keyless`"),
         ("missing", SourceError, "source missing has no data"),
         ("t join missing using (k)", SourceError, "source missing has no data"),
         ("keyless", SourceError, "unknown column 'nothing' in its primary key"),

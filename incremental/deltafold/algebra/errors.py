@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import difflib
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -132,6 +133,15 @@ def citing(origin: str) -> Generator[None]:
     except (QueryError, RefusedError) as error:
         error.cite(origin)
         raise
+
+
+def suggest_nearest(word: str, words: Iterable[str]) -> str:
+    """Return a sentence that suggests the most similar of some words, or lists them all."""
+    choice = sorted(words)
+    close = difflib.get_close_matches(word, choice, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean `{close[0]}`?"
+    return f"Known are {', '.join(choice)}." if choice else "None is known."
 
 
 _SPARK = ("local", "runs the queries")

@@ -20,7 +20,7 @@ from deltafold.algebra.errors import QueryError
 from deltafold.algebra.monoids.declared import DeclaredMonoid
 from deltafold.algebra.plan import Column
 from deltafold.language.determinism.tie_breaking import break_ties_before_translation
-from deltafold.language.evaluation import evaluate
+from deltafold.language.evaluation import evaluate, unknown_table
 from deltafold.language.fingerprint.equality import are_same_plans
 from deltafold.language.loops.options import evaluate_by
 from deltafold.language.loops.recording import LoopRecorder, RecordedLoops
@@ -205,10 +205,7 @@ def _unknown_name(error: QueryError) -> str:
     """Return the source or table name that Spark's error reports as unknown; empty for another error."""
     if isinstance(error, NoSchemaError):
         return error.source
-    cause = error.__cause__
-    if isinstance(cause, PySparkException) and cause.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        return str((cause.getMessageParameters() or {}).get("relationName", "")).strip("`")
-    return ""
+    return unknown_table(error.__cause__)
 
 
 def _check_statement(spark: SparkSession, text: str) -> None:

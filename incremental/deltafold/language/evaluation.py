@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import DeltafoldError, QueryError
+from deltafold.algebra.errors import DeltafoldError, QueryError, suggest_nearest
 from deltafold.language.loops.recursion import run_sql
 from deltafold.language.mentions import call_query, find_mentions
 from deltafold.language.monoids import find_named, register_monoids
@@ -64,8 +64,20 @@ def evaluate(
                 "and no data is there when the query is built. Join with an aggregate, or name the values of a pivot."
             ) from error
         position = position_of_analysis(error) if isinstance(query, str) else ""
+        if isinstance(query, str) and (name := unknown_table(error)):
+            raise QueryError(
+                f"query{position}: it reads {name}, which is not a declared source. {suggest_nearest(name, declared)} "
+                "To read another table, declare it, for example with Delta(path)."
+            ) from error
         fix = OWN_SESSION if callable(query) and message.startswith(UNRESOLVED) else "Correct the query"
         raise QueryError(f"Spark cannot analyse the query{position}: {message.rstrip('.')}. {fix}.") from error
+
+
+def unknown_table(error: BaseException | None) -> str:
+    """Return the table name that an error of Spark reports as unknown; empty for another error."""
+    if isinstance(error, PySparkException) and error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        return str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "")
+    return ""
 
 
 def _evaluate_function(

@@ -33,6 +33,7 @@ from deltafold.algebra.sqltext import literal, quoted
 from deltafold.api import Delta, Files, Landing, Stream, View, Warehouse
 from deltafold.compilation import Policy
 from deltafold.lake.remote.remote_path import place_of
+from deltafold.language.evaluation import unknown_table
 from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.operations.openlineage import Job, name_pipeline, open_run
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
@@ -147,7 +148,7 @@ class OpenProject:
         """Return the schema of a declared source, or of a table of the catalog."""
         declared = self.project.sources
         if declared is None:
-            return self.spark.table(relation.sql).schema
+            return self._catalog_schema(relation)
         if relation.source not in declared:
             readable = [*declared, *(dataset.name for dataset in self.project.datasets)]
             raise QueryError(
@@ -158,6 +159,17 @@ class OpenProject:
         if schema is None:
             raise SourceError(f"source {relation.source}: it has no table yet. Create it first.")
         return schema
+
+    def _catalog_schema(self, relation: Relation) -> StructType:
+        try:
+            return self.spark.table(relation.sql).schema
+        except PySparkException as error:
+            if not (name := unknown_table(error)):
+                raise
+            near = suggest_nearest(relation.written[-1], [dataset.name for dataset in self.project.datasets])
+            raise QueryError(
+                f"query: it reads {name}, which is not a dataset and not a table of the catalog. {near}"
+            ) from error
 
     def check(self) -> None:
         """Raise ProjectRefusedError for all queries that cannot be analysed."""

@@ -78,9 +78,9 @@ def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None)
     if not is_query_file(path):
         raise DeclarationError(f"{path}: it is not a query. Name a file that ends in {_name_any()}.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise DeclarationError(f"{path}: it cannot be read as UTF-8 text. Save it as UTF-8.") from None
+        text = read_text(path)
+    except FileNotFoundError:
+        raise DeclarationError(f"{path}: there is no such file. Correct its name, or write the query there.") from None
     if not text.strip():
         raise DeclarationError(f"{path}: it is empty. Write the query there.")
     if path.suffix == ".py":
@@ -93,6 +93,18 @@ def read(path: Path, sources: Sequence[str], program: ProgramPart | None = None)
             raise DeclarationError(str(error)) from None
     _check_keys(path, own, part)
     return QueryFile(path, text, part)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises FileNotFoundError, and DeclarationError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise DeclarationError(f"{path}: it is not UTF-8 text. Save it as UTF-8.") from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DeclarationError(f"{path}: it cannot be read ({error.strerror}). Let this user read it.") from None
 
 
 def is_query_file(path: Path) -> bool:

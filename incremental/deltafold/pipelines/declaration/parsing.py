@@ -6,15 +6,14 @@ numbers, and because PyYAML itself would silently keep the second of two equal k
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from deltafold.algebra.errors import DeltafoldError
+from deltafold.algebra.errors import DeltafoldError, suggest_nearest
 from deltafold.pipelines.declaration.declaration import (
     Check,
     DatasetPart,
@@ -83,15 +82,6 @@ def declares(path: Path, key: str) -> Any:
         return _parse(path)[0].get(key)
     except DeclarationError:
         return None
-
-
-def suggest_nearest(word: str, words: Iterable[str]) -> str:
-    """Return a sentence that suggests the most similar of some words, or lists them all."""
-    choice = sorted(words)
-    close = difflib.get_close_matches(word, choice, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean `{close[0]}`?"
-    return f"Known are {', '.join(choice)}." if choice else "None is known."
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[_KeyPath, int]]:
