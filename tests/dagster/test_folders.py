@@ -1,14 +1,15 @@
-"""What the sensors see of folders and of Delta logs, by names alone."""
+"""What sensors and observations see of folders and of Delta logs, without Spark."""
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltafold.dagster.folders import delta_version, partition_signatures
+from deltafold.dagster.folders import changed_version, delta_version, partition_signatures
 from deltafold.landing.folder import UNPARTITIONED
 from tests.dagster import sales
 
@@ -64,6 +65,25 @@ def test_the_version_of_a_delta_table_is_the_newest_name_in_its_log(tmp_path: Pa
     (tmp_path / "_delta_log" / f"{11:020}.json.tmp").write_text("{}")
     assert delta_version(str(tmp_path)) == 10
     assert delta_version(tmp_path.as_uri()) == 10
+
+
+def test_a_version_with_the_same_rows_is_no_change(tmp_path: Path) -> None:
+    """Protects from a refresh after each OPTIMIZE; what the log does not show counts as a change."""
+    log = tmp_path / "_delta_log"
+
+    def commit(version: int, *actions: Mapping[str, Any]) -> int | None:
+        log.mkdir(exist_ok=True)
+        text = "\n".join(map(json.dumps, ({"commitInfo": {}}, *actions)))
+        (log / f"{version:020}.json").write_text(text)
+        return changed_version(str(tmp_path))
+
+    assert changed_version(str(tmp_path)) is None
+    compacted = [{kind: {"path": kind, "dataChange": False}} for kind in ("add", "remove")]
+    assert [commit(0, {"metaData": {}}), commit(1, {"add": {"path": "a", "dataChange": True}})] == [0, 1]
+    assert [commit(2, *compacted), commit(3, {"protocol": {}}), commit(4, {"remove": {"path": "a"}})] == [1, 1, 4]
+    assert [commit(5, *compacted), commit(6, {"metaData": {}}), commit(7)] == [4, 6, 6]
+    (log / f"{6:020}.json").unlink()
+    assert changed_version(str(tmp_path)) == 7
 
 
 def test_a_checkpoint_tells_the_version_when_the_log_was_cleaned(tmp_path: Path) -> None:

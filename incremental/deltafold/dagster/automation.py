@@ -32,7 +32,7 @@ import dagster as dg
 
 from deltafold.dagster import following, metadata
 from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
-from deltafold.dagster.folders import delta_version, partition_signatures
+from deltafold.dagster.folders import changed_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
 from deltafold.dagster.project_step import maintain_project
@@ -366,7 +366,7 @@ def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefiniti
         graph = context.repository_def.asset_graph if context.repository_def else None
         others = [name for name in watched if not (graph and dataset.sources[name] in graph.materializable_asset_keys)]
         paths = {name: following.find_location(dataset, name, context.instance) for name in others}
-        seen = {name: delta_version(path) for name, path in paths.items() if path is not None}
+        seen = {name: changed_version(path) for name, path in paths.items() if path is not None}
         after = {name: version for name, version in seen.items() if version is not None}
         events = [
             metadata.table_version(dataset.sources[name], version, "was found in the table's log")

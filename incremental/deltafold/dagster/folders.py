@@ -1,8 +1,8 @@
-"""List a source's folder, or read a Delta table's version, by file names alone: no Spark, no JVM, no Dagster.
+"""List a source's folder, or read a Delta table's version: no Spark, no JVM, no Dagster.
 
 The folder of a Files source gives a signature for each partition folder, which changes whenever a file is added,
-removed or rewritten; the address of a Delta table gives its newest version. Both may be at any address that fsspec
-knows. The sensors compare these with those of their last tick.
+removed or rewritten; the address of a Delta table gives its newest version, both by file names alone, and the one of
+its last change. Both may be at any address that fsspec knows. The sensors compare these with those of their last tick.
 """
 
 import json
@@ -20,6 +20,9 @@ from deltafold.landing.folder import UNPARTITIONED, data_files, is_data
 
 CHANGES = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "updated", "created")
 """What file systems call the facts that change with a file."""
+
+MOST_COMMITS = 20
+"""The most commits that are read to find the last change of a table."""
 
 _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
@@ -66,6 +69,42 @@ def delta_version(path: str) -> int | None:
         return None
     commits = (_COMMIT.fullmatch(entry.name) for entry in log.iterdir())
     return max((int(commit[1]) for commit in commits if commit), default=None)
+
+
+def changed_version(path: str) -> int | None:
+    """Return the version of a Delta table whose commit changed its rows or columns last, from its log.
+
+    Compaction, for one, makes versions with the same rows. Where the log does not show it (its commits were removed, or
+    the last MOST_COMMITS changed nothing), this is the newest version.
+
+    Args:
+        path: the table's address.
+
+    Returns:
+        The version, or None where there is no Delta table (yet).
+    """
+    newest = delta_version(path)
+    if newest is None:
+        return None
+    log = UPath(path) / "_delta_log"
+    for version in range(newest, max(-1, newest - MOST_COMMITS), -1):
+        try:
+            if _is_change(log / f"{version:020}.json"):
+                return version
+        except (OSError, ValueError):
+            break
+    return newest
+
+
+def _is_change(commit: UPath) -> bool:
+    """Return whether a commit changed rows or columns; raises OSError without it, ValueError for no JSON."""
+    with commit.open(encoding="utf-8") as lines:
+        for line in lines:
+            action = json.loads(line)
+            files = (action[kind] for kind in ("add", "remove") if kind in action)
+            if "metaData" in action or any(file.get("dataChange", True) for file in files):
+                return True
+    return False
 
 
 def _store_signatures(path: str, column: str | None) -> Mapping[str, str]:

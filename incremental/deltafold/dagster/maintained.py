@@ -17,7 +17,7 @@ import dagster as dg
 from deltafold.algebra.errors import DeltafoldWarning, UsageError
 from deltafold.dagster import following
 from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
-from deltafold.dagster.folders import delta_version
+from deltafold.dagster.folders import changed_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
 from deltafold.dagster.task_runner import CRASHES
@@ -460,9 +460,10 @@ def watched_table(
     automation_condition: dg.AutomationCondition[Any] | None = None,
     group_name: str | None = None,
 ) -> dg.SourceAsset:
-    """Return the asset of a Delta table that others write, which an observation gives the version of its log.
+    """Return the asset of a Delta table that others write, which an observation gives the version of its last change.
 
-    An observation starts no Spark. After one, `AutomationCondition.eager()` refreshes what reads a newer version.
+    An observation reads the log and starts no Spark; compaction is no change. After one, `AutomationCondition.eager()`
+    refreshes what reads a newer version.
 
     Args:
         key: of the asset.
@@ -481,7 +482,7 @@ def _observable(
 
     def observe(context: dg.OpExecutionContext) -> dg.DataVersion:
         path = locate(context.instance)
-        version = delta_version(path)
+        version = changed_version(path)
         if version is None:
             raise dg.Failure(f"{path}: there is no Delta table. Correct the path, or write the table first.")
         return dg.DataVersion(str(version))
