@@ -401,6 +401,20 @@ def test_two_datasets_in_one_folder_are_refused_before_either_is_refreshed(tmp_p
     assert run(folder, df.deltafold_assets(tmp_path, name="again", select="other"))[1] == ""  # of the same rows
 
 
+def test_files_are_not_landed_into_the_folder_of_another_pipeline(tmp_path: Path) -> None:
+    assets: list[dg.AssetsDefinition] = []
+    files = "sources:\n  sales:\n    files: {path: data, format: csv, schema: id INT}\nwarehouse: ../../wh\n"
+    for home in ("a", "b"):
+        write(tmp_path / home, "shop", files, sql="SELECT count(*) AS n FROM sales")
+        translator = df.DeltafoldTranslator(key_prefix=[home])
+        assets += df.landing_assets(tmp_path / home, translator=translator, retry_policy=None)
+        assets.append(df.deltafold_assets(tmp_path / home, translator=translator, retry_policy=None))
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(assets, resources={"deltafold": Pretended()}, instance=instance, raise_on_error=False)
+    failed = [str(event.step_failure_data.user_failure_data) for event in done.get_step_failure_events()]
+    assert len(failed) == 2 and "asset a/shop/landed/sales: asset b/shop is kept in the same folder" in "".join(failed)
+
+
 DAILY = dg.DailyPartitionsDefinition("2026-11-01")
 
 

@@ -13,8 +13,9 @@ import dagster as dg
 from pydantic import Field
 
 from deltafold.dagster import metadata
-from deltafold.dagster.dataset_step import find_runner, landing_op
+from deltafold.dagster.dataset_step import find_runner, find_steps, landing_op
 from deltafold.dagster.partitions import partitions_of
+from deltafold.dagster.storage import Folders
 from deltafold.dagster.translator import replace_attributes
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.tasks import LandTask
@@ -52,6 +53,8 @@ def landing_step(
         pool=landing_op(spec.key),
     )
     def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> dg.MaterializeResult[Any]:
+        if fault := Folders(find_steps(context)).find_fault(pipeline, context.asset_key):
+            raise dg.Failure(fault, allow_retries=False)
         partitions: list[str] = list(context.partition_keys) if partitioned else []
         chosen = () if config.changed_only else tuple(partitions)
         landed = find_runner(context, resource_key).run(context, pipeline, LandTask(source, chosen))
