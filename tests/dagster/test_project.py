@@ -286,6 +286,20 @@ def test_a_selection_is_that_of_dbt(tmp_path: Path) -> None:
         df.deltafold_assets(tmp_path)
 
 
+def test_a_check_is_asked_for_as_a_share_or_as_all_that_is_declared(tmp_path: Path) -> None:
+    write(tmp_path, "declared", "sources: {}\ncheck: {sample: 10%}\n", sql="SELECT 1 AS a")
+    shares = {True: "10%", "1%": "1%"}
+    for asked, share in shares.items():
+        [check] = df.deltafold_assets(tmp_path, equals_batch=asked).check_specs
+        assert check.description is not None and check.description.startswith(f"{share} of the keys")
+    assert not [*df.deltafold_assets(tmp_path, equals_batch=False).check_specs]
+    with pytest.raises(DeclarationError, match=r"^equals_batch: `few` is not a share"):
+        df.deltafold_assets(tmp_path, equals_batch="few")
+    [check] = revenue(equals_batch=True).check_specs
+    assert check.description is not None and check.description.startswith("100% of the keys")
+    assert not [*revenue(equals_batch=False).check_specs]
+
+
 def test_a_folder_without_pipelines_is_no_empty_project(tmp_path: Path) -> None:
     """A path that is wrong would give a location without assets, and no error."""
     for make in (df.deltafold_assets, df.landing_assets, df.pipeline_steps):

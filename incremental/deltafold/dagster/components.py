@@ -183,7 +183,7 @@ class MaintainedView(dg.Component, dg.Resolvable):
     ]
     name: str | None = None
     equals_batch: Annotated[
-        str | None,
+        str | bool | None,
         dg.Resolver.default(description="The share of keys that a blocking check compares with the query, such as 1%."),
     ] = None
     options: Annotated[
@@ -265,7 +265,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
             examples=[{"key": "marts/{{ dataset.name }}", "group_name": "marts"}],
         ),
     ] = None
-    equals_batch: bool = True
+    equals_batch: bool | str = True
     resource_key: Annotated[str | None, RESOURCE] = None
     retries: Retries = Retries()
     pool: str | None = None

@@ -33,6 +33,7 @@ from deltafold.dagster.translator import (
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
+from deltafold.pipelines.declaration.values import check_share
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
 from deltafold.pipelines.project_files import find_project
@@ -109,7 +110,7 @@ def maintained_view(
     sources: Mapping[str, str | TableSource | dg.AssetsDefinition],
     warehouse: str,
     name: str | None = None,
-    equals_batch: str | None = None,
+    equals_batch: str | bool | None = None,
     resource_key: str | None = RESOURCE_KEY,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     pool: str | None = None,
@@ -129,7 +130,7 @@ def maintained_view(
         name: of the view and of that folder; by default made of the key: `marts__revenue`, or of one with other
             characters than small letters, digits and single _, such as `Marts/Revenue`, `marts__revenue_b5ac2a32`.
         equals_batch: the share of keys that a blocking check compares with the query after each refresh, such as
-            `100%` or `1%`; None: no check.
+            `100%` or `1%`; True: all; None or False: no check.
         resource_key: the resource with the Spark: a SparkResource, one of dagster-pyspark, or another one that has a
             `spark_session`. None: Spark in the process of the step.
         retry_policy: of its step; by default a crash is tried twice again.
@@ -156,7 +157,7 @@ def maintained_view(
             **{source: {"view": view.pipeline.name} for source, view in views.items()},
         },
         "warehouse": warehouse,
-        **({"check": {"sample": equals_batch}} if equals_batch else {}),
+        **({"check": {"sample": "100%" if equals_batch is True else equals_batch}} if equals_batch else {}),
     }
     home = Path(folder).absolute() if folder else Path.cwd()
     below = {source: view.pipeline for source, view in views.items()}
@@ -196,7 +197,7 @@ def deltafold_assets(
     select: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] = (),
     translator: DeltafoldTranslator | None = None,
-    equals_batch: bool = True,
+    equals_batch: bool | str = True,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
@@ -214,7 +215,8 @@ def deltafold_assets(
             by default all. One that they read is no asset: it is refreshed with them, in a project read as it is.
         exclude: which of these not.
         translator: names the assets, and maps sources to assets.
-        equals_batch: whether each has the blocking check `equals_batch`, of the share that it declares.
+        equals_batch: whether each has the blocking check `equals_batch`, of the share that it declares, or of this one,
+            such as `1%`.
         retry_policy: of the step; by default a crash is tried twice again.
         pool: of the step.
         op_tags: of the step.
@@ -225,13 +227,14 @@ def deltafold_assets(
     """
     folder = _folder(pipelines)
     if files := find_project(folder, tables):
+        described = files.describe()
         assets = translate_project(
             files,
-            files.describe(),
+            replace(described, share=_check_share(described.share, asked=equals_batch)),
             _as_texts(select or ()),
             _as_texts(exclude),
             translator or DeltafoldTranslator(),
-            checked=equals_batch,
+            checked=bool(equals_batch),
         )
         return project_step(
             name or f"{files.name}__refresh",
@@ -241,7 +244,8 @@ def deltafold_assets(
             pool=pool,
             op_tags=op_tags,
         )
-    datasets = translate(_load(folder, select, exclude), translator or DeltafoldTranslator(), checked=equals_batch)
+    pipelines_of_share = [_with_share(each, asked=equals_batch) for each in _load(folder, select, exclude)]
+    datasets = translate(pipelines_of_share, translator or DeltafoldTranslator(), checked=bool(equals_batch))
     return refresh_step(
         name or f"{folder.name}__refresh",
         datasets,
@@ -256,7 +260,7 @@ def pipeline_steps(
     pipelines: str | Path | None = None,
     *,
     translator: DeltafoldTranslator | None = None,
-    equals_batch: bool = True,
+    equals_batch: bool | str = True,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     op_tags: Mapping[str, Any] | None = None,
     resource_key: str | None = RESOURCE_KEY,
@@ -272,8 +276,8 @@ def pipeline_steps(
     """
     folder = _folder(pipelines)
     surveyed = _survey(folder)
-    valid = [each for each in surveyed.values() if isinstance(each, Pipeline)]
-    translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=equals_batch)
+    valid = [_with_share(each, asked=equals_batch) for each in surveyed.values() if isinstance(each, Pipeline)]
+    translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=bool(equals_batch))
     datasets = {name: _with_freshness(each) for name, each in translated.items() if isinstance(each, Dataset)}
 
     def project(name: str) -> dg.AssetsDefinition:
@@ -527,6 +531,23 @@ def _load(
     chosen = [_valid(surveyed[name]) for name in names]
     ordered = {pipeline.name: pipeline for top in chosen for pipeline in (*top.chain, top)}
     return [pipeline for name, pipeline in ordered.items() if name in names]
+
+
+def _with_share(pipeline: Pipeline, *, asked: bool | str) -> Pipeline:
+    """Return a pipeline whose check compares the share that was asked for, if one was."""
+    check = pipeline.declaration.check
+    check = check.model_copy(update={"sample": _check_share(check.sample, asked=asked)})
+    return replace(pipeline, declaration=pipeline.declaration.model_copy(update={"check": check}))
+
+
+def _check_share(declared: str, *, asked: bool | str) -> str:
+    """Return the share that was asked for, else the declared one; raises DeclarationError for no share."""
+    if isinstance(asked, bool):
+        return declared
+    try:
+        return check_share(asked)
+    except ValueError as error:
+        raise DeclarationError(f"equals_batch: {error}.") from None
 
 
 def _as_texts(selection: str | Sequence[str]) -> Sequence[str]:
