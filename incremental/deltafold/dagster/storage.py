@@ -1,7 +1,7 @@
 """Refuse two datasets of a code location in one folder: a reader of one would get the rows of the other.
 
 Definitions are merged where none of these modules sees them. So the components of a project are compared while they are
-loaded, and all datasets of a code location in a run, before it refreshes one of them.
+loaded, and all datasets of a code location in a run, before it refreshes one of them (D-228).
 """
 
 from __future__ import annotations
