@@ -246,7 +246,7 @@ class Listener:
         client = Client(writer)
         if len(self._clients) >= self.limits.connections:
             client.say(f"error: {self.limits.connections} clients are connected, which is the limit")
-            writer.close()
+            await self._hang_up(reader, writer)
             return
         self._clients.add(client)
         try:
@@ -254,15 +254,28 @@ class Listener:
             if client.stored < client.received:
                 await client.done.wait()
             client.say(f"ok {client.stored}")
-            if fault:
-                client.say(f"error: {fault}")
-            async with asyncio.timeout(self.limits.goodbye):
-                await writer.drain()
+            if not fault:
+                async with asyncio.timeout(self.limits.goodbye):
+                    await writer.drain()
+                return
+            client.say(f"error: {fault}")
+            self._clients.discard(client)
+            await self._hang_up(reader, writer)
         except (OSError, TimeoutError):
             pass  # the client is gone: what was not sent to it is not acknowledged
         finally:
             self._clients.discard(client)
             writer.close()
+
+    async def _hang_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """End a connection of which not all was read: closed at once, it is reset, and the error may be lost."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(self.limits.goodbye):
+                await writer.drain()
+                writer.write_eof()
+                while await reader.read(READ_BYTES):
+                    pass
+        writer.close()
 
     async def _receive(self, client: Client, reader: asyncio.StreamReader) -> str:
         """Queue the lines of a client until it ends; returns what is wrong with a line, or nothing."""
