@@ -75,10 +75,6 @@ class ChangedQueryError(DeltafoldError):
     """The query, or the schema of a source, differs from the one that the stored state was built from."""
 
 
-class NarrowedTypeError(ChangedQueryError):
-    """A column of a source has a type that does not contain the one that the last epoch read; the query is the same."""
-
-
 class StateError(DeltafoldError):
     """The stored state contradicts its journal: damaged, removed, or written by a newer release."""
 

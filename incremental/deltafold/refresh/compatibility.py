@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltafold.algebra.errors import ChangedQueryError, NarrowedTypeError, StateError
+from deltafold.algebra.errors import ChangedQueryError, StateError
 from deltafold.algebra.recipe import Current
-from deltafold.refresh.incremental_refresh import RefreshStrategy
+from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.sources.upstream import Inputs
 from deltafold.store.history import Event, Finished, Intent, tables_of
@@ -14,7 +14,6 @@ from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
 
 REBUILD = "rebuild"
-NARROWED = "a source has a type that does not contain the one that the last epoch read"
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,12 @@ def find_redefinition(
     return Redefinition(view, f"other tables than before ({then}), as {because}", ())
 
 
-def check_types(view: str, inputs: Inputs, last: Intent) -> None:
-    """Raise NarrowedTypeError if a change since an epoch cannot be computed in the types of today."""
-    if narrowed := inputs.find_narrowed(last.sources):
-        what = "\n  ".join([f"view {view}: {NARROWED}. Rebuild the view, or restore the type.", *narrowed])
-        raise NarrowedTypeError(what)
+def find_narrowing(view: str, inputs: Inputs, last: Intent) -> Redefinition | None:
+    """Return the types that do not contain those that an epoch read, None if there are none (D-227)."""
+    if last.mode != Incremental.mode or not (lines := inputs.find_narrowed(last.sources)):
+        return None  # a recompute reads no version before
+    what = "a source has a type that does not contain the one that the last epoch read"
+    return Redefinition(view, what, lines, retyped=lines)
 
 
 def would_write_same(intent: Intent, strategy: RefreshStrategy) -> bool:
@@ -82,13 +82,10 @@ def reason(store: Store, mode_policy: ModePolicy, inputs: Inputs, intent: Intent
     earlier = [entry for entry in store.journal.entries() if entry.intent.generation < intent.generation]
     if not earlier:
         return None
-    last = earlier[-1].intent
-    redefinition = find_redefinition(
-        store.view, store.journal, earlier[-1], mode_policy.current, mode_policy.of(last.mode)
-    )
-    if redefinition is None and (narrowed := inputs.find_narrowed(last.sources)):
-        return Redefinition(store.view, NARROWED, narrowed)
-    return redefinition
+    last = earlier[-1]
+    return find_redefinition(
+        store.view, store.journal, last, mode_policy.current, mode_policy.of(last.intent.mode)
+    ) or find_narrowing(store.view, inputs, last.intent)
 
 
 def check_layout(store: Store, generation: int, strategy: RefreshStrategy) -> None:

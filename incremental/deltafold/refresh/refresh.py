@@ -11,13 +11,13 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from deltafold.algebra.errors import DeltafoldWarning, LostSourceError, NarrowedTypeError, QueryError
+from deltafold.algebra.errors import DeltafoldWarning, LostSourceError, QueryError
 from deltafold.algebra.results.notes import EarlierEpoch
 from deltafold.algebra.results.report import RESUMED, Report
 from deltafold.lake.log.delta_log import cached_snapshots
 from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place
-from deltafold.refresh.compatibility import NARROWED, REBUILD, Redefinition, check_tables, check_types
+from deltafold.refresh.compatibility import REBUILD, Redefinition, check_tables, find_narrowing
 from deltafold.refresh.decide import (
     Advance,
     EpochStep,
@@ -37,7 +37,6 @@ from deltafold.refresh.decide import (
     decide,
 )
 from deltafold.refresh.executor import Executor
-from deltafold.refresh.incremental_refresh import Incremental
 from deltafold.refresh.mode import ModePolicy
 from deltafold.refresh.planner import EpochPlan, Planner
 from deltafold.refresh.reporting import (
@@ -225,13 +224,6 @@ class Refresh:
             except LostSourceError as error:
                 self._begin_anew(course, error)
                 continue
-            except NarrowedTypeError:
-                if self._on_change != REBUILD or course.rebuilds:
-                    raise
-                course.history, course.goal = self._store.journal.history(course.history), Goal(rebuild=True)
-                if progress := course.progress:
-                    progress(f"rebuilding: {NARROWED}")
-                continue
             assert report is not None
             return with_publication(with_resumed(report, course.resumed), self._pointer.costs)
 
@@ -293,7 +285,11 @@ class Refresh:
         return Facts(sources=sources, redefined=redefinition is not None, replaces=replaces, failed=course.failed)
 
     def _find_redefinition(self, newest: Event | None) -> Redefinition | None:
-        return None if newest is None else self._planner.find_redefinition(newest)
+        """Return what changed since an epoch, so that none can go on from it; None if nothing did."""
+        if newest is None:
+            return None
+        redefinition = self._planner.find_redefinition(newest)
+        return redefinition or find_narrowing(self._store.view, self.inputs, newest.intent)
 
     def _may_replace(self, redefinition: Redefinition) -> bool:
         """Return whether a new generation may begin for the changes since the last epoch."""
@@ -307,8 +303,6 @@ class Refresh:
         if isinstance(last, Finished) and not rebuild:
             self._check_query(last)
             check_tables(self._store, last)
-            if last.intent.mode == Incremental.mode:  # a recompute reads no version before
-                check_types(self._store.view, self.inputs, last.intent)
         return self._planner.pins(last, course.versions.targets, course.versions.reached, rebuild=rebuild)
 
     def _run_epoch(self, course: Course, step: EpochStep) -> Report | None:
@@ -405,7 +399,7 @@ class Refresh:
 
     def _check_query(self, last: Event) -> None:
         """Raise ChangedQueryError for a state of another query or in other tables; record the query's recipe."""
-        if redefinition := self._planner.find_redefinition(last):
+        if redefinition := self._find_redefinition(last):
             raise redefinition.refuse(
                 "Rebuild the view (on_change: rebuild does it by itself), or restore what changed"
             )
