@@ -68,7 +68,7 @@ class Snapshot:
     def rows_of(self, files: Sequence[File]) -> DataFrame:
         """Return the rows of some files."""
         read_as = self.version if self.read_as is None else self.read_as
-        if read_as != self.version and not self._has_files_of(read_as):
+        if read_as != self.version and not self._is_readable_as(read_as):
             return self.widen(self._reconcile(self.table.rows_of(self.version, files), read_as))
         return self.widen(self.table.rows_of(read_as, files))
 
@@ -79,8 +79,8 @@ class Snapshot:
         casts = {name: F.col(quoted(name)).cast(type_) for name, type_ in wider.items()}
         return rows.withColumns(casts) if casts else rows
 
-    def _has_files_of(self, later: int) -> bool:
-        """Return whether the schema of a later version reads the files as this one's does, but for added fields."""
+    def _is_readable_as(self, later: int) -> bool:
+        """Return whether the schema of a later version gives the same values, NULL in fields that structs got."""
         partitions = {self.table.metadata(version).partition_columns for version in (self.version, later)}
         return len(partitions) == 1 and not is_remapped(self, Snapshot(self.table, later))
 

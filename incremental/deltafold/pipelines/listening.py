@@ -254,13 +254,13 @@ class Listener:
             if client.stored < client.received:
                 await client.done.wait()
             client.say(f"ok {client.stored}")
-            if not fault:
+            if fault:
+                client.say(f"error: {fault}")
+                self._clients.discard(client)  # it may connect again once it has read that
+                await self._hang_up(reader, writer)
+            else:
                 async with asyncio.timeout(self.limits.goodbye):
                     await writer.drain()
-                return
-            client.say(f"error: {fault}")
-            self._clients.discard(client)
-            await self._hang_up(reader, writer)
         except (OSError, TimeoutError):
             pass  # the client is gone: what was not sent to it is not acknowledged
         finally:
