@@ -74,9 +74,9 @@ def explained_failures(*, show_rows: bool) -> Generator[None]:
 def failure_of(fault: TaskFault) -> dg.Failure:
     """Return the failure of a step for a fault, which the step's policy tries again if that may help."""
     metadata = {name: dg.MetadataValue.text(text) for name, text in fault.parts.items()}
-    sentence = (
-        f"{fault.sentence.rstrip('.')}. {REBUILD}." if _ASKS_FOR_REBUILD.search(fault.sentence) else fault.sentence
-    )
+    sentence = fault.sentence
+    if _ASKS_FOR_REBUILD.search(sentence):
+        sentence = f"{sentence}\n{REBUILD}." if "\n" in sentence else f"{sentence.rstrip('.')}. {REBUILD}."
     return dg.Failure(sentence, metadata=metadata, allow_retries=fault.again)
 
 
