@@ -76,6 +76,7 @@ def add_pipelines(experiments: Any) -> None:
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
     experiment = experiments.add_parser("tpcdi")
     experiment.add_argument("--scale", type=float, nargs="+", default=tpcdi.SCALES, help="scale factors")
+    experiment.add_argument("--policy", choices=("auto", "incremental"), default="auto", help="of the one run")
     experiment.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare all answers")
 
 
@@ -90,7 +91,7 @@ def main() -> None:
             graph = chosen.datasets, chosen.shapes
             many_views.run(chosen.rows, *graph, chosen.sources, chosen.rounds, verify=chosen.verify)
         case "tpcdi":
-            tpcdi.run(chosen.scale, verify=chosen.verify)
+            tpcdi.run(chosen.scale, chosen.policy, verify=chosen.verify)
         case "tpch":
             tpch.run(chosen.scale, chosen.query, chosen.policy, chosen.rounds, verify=chosen.verify)
         case "large-state":

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contest import Contest
 from benchmarks.projects import Datasets
+from deltafold.pipelines.project import RefreshPolicy
 from deltafold.spark.cache import cache_folder
 from deltafold.spark.session import start
 
@@ -242,12 +243,12 @@ def arrive(spark: SparkSession, folder: Path, scale: float, batch: int) -> None:
         WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""")
 
 
-def run(scales: list[float], *, verify: bool) -> None:
+def run(scales: list[float], policy: RefreshPolicy, *, verify: bool) -> None:
     """Each scale factor: three batches, each with one run over all datasets and a recompute of all."""
     spark = start("tpcdi")
     contest = Contest(spark)
     for scale in scales:
-        one(contest, spark, cache_folder("benchmarks", "tpcdi"), scale, verify=verify)
+        one(contest, spark, cache_folder("benchmarks", "tpcdi"), scale, policy, verify=verify)
     ratios = list[tuple[str, float, str]]()
     for scale in scales:
         for name, steps in (("all batches", "batch"), ("the second and third", "batch-later")):
@@ -259,11 +260,13 @@ def run(scales: list[float], *, verify: bool) -> None:
     contest.show("TPC-DI's warehouse in three batches", ratios, cache_folder("benchmarks") / "tpcdi.json")
 
 
-def one(contest: Contest, spark: SparkSession, folder: Path, scale: float, *, verify: bool) -> None:
+def one(
+    contest: Contest, spark: SparkSession, folder: Path, scale: float, policy: RefreshPolicy, *, verify: bool
+) -> None:
     """One scale factor, with tables in a folder."""
     setting = f"scale {scale:g}"
     generate(spark, folder, scale)
-    datasets = Datasets(spark, folder, DATASETS, TABLES)
+    datasets = Datasets(spark, folder, DATASETS, TABLES, policy)
     for batch in range(BATCHES):
         step = "batch-first" if batch == 0 else f"batch-later-{batch + 1}"
         if batch:
