@@ -12,6 +12,7 @@
 | with a foreign key r → l | J(Δl, ∅) in place of J(Δl, before(r)) if rows of l were only added (constraints.py) |
 | any other F local to a key | touched keys K: F(after ⋉ K) − F(before ⋉ K) |
 | an answer of such an F | F(after ⋉ K) − view ⋉ K, where the stored view shows K (`change_of_stored`) |
+| a window that looks back | of both, only the rows that do not precede the first changed one (window_order.py) |
 
 pruning.py restricts the reads of `before` and `after`, without changing an answer.
 """
@@ -51,6 +52,7 @@ from deltafold.algebra.traversal import all_column_names, walk
 from deltafold.dataflow.leaves import Direction, Leaves
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning.pruning import Pruning
+from deltafold.dataflow.pruning.reach import KeyReach
 
 Term = tuple[Sequence[Column], Relation]
 """A relation and its columns, as a union takes them."""
@@ -83,20 +85,28 @@ def shown_keys(answer: Plan) -> ShownKeys | None:
     Only over a join, since else the rows before cost less than those of the stored answer; and where only the stored
     ones are the rows before.
     """
+    node = answer
+    while isinstance(node, Filter | Project):
+        node = node.child
+    if not isinstance(node, GroupwiseOp) or not node.keys or not set(node.keys) <= set(node.columns):
+        return None
+    unstable = not UNSTABLE.isdisjoint(type_ for column in node.columns for type_ in simple_types(column.type))
+    if not unstable and not any(isinstance(below, Join) for below in walk(node.child)):
+        return None
+    choices = tuple(shown_copies(answer, node, key) for key in node.keys)
+    return ShownKeys(node, choices, unstable) if all(choices) else None
+
+
+def shown_copies(answer: Plan, node: GroupwiseOp, column: Column) -> tuple[Column, ...]:
+    """Return the columns of an answer that show a column of a node below its projections and filters."""
     match answer:
-        case GroupwiseOp(child=child, keys=keys, columns=columns) if keys and set(keys) <= set(columns):
-            unstable = not UNSTABLE.isdisjoint(type_ for column in columns for type_ in simple_types(column.type))
-            if not unstable and not any(isinstance(node, Join) for node in walk(child)):
-                return None
-            choices = (set(equal_columns(child, key)) for key in keys)
-            return ShownKeys(answer, tuple(tuple(c for c in columns if c in equal) for equal in choices), unstable)
         case Filter(child=child):
-            return shown_keys(child)
-        case Project(child=child, items=items) if (below := shown_keys(child)) is not None:
-            shown = tuple(tuple(copies(items, columns)) for columns in below.choices)
-            return ShownKeys(below.node, shown, below.unstable) if all(shown) else None
+            return shown_copies(child, node, column)
+        case Project(child=child, items=items):
+            return tuple(copies(items, shown_copies(child, node, column)))
         case _:
-            return None
+            equal = set(equal_columns(node.child, column))
+            return tuple(shown for shown in node.columns if shown in equal)
 
 
 def equal_columns(plan: Plan, column: Column) -> tuple[Column, ...]:
@@ -167,13 +177,18 @@ class DeltaRules:
 
     def change_of_stored(self, answer: Plan, keys: ShownKeys, stored: Relation) -> Relation | None:
         """Return the change of an answer of which the rows before are stored: F(after ⋉ K) − stored ⋉ K (D-178)."""
-        child = keys.node.child
-        touched = self._touched_keys(child, keys.node.keys)
-        reach = None if touched is None else self._pruning.group_reach(child, keys.node.keys, touched)
+        node = keys.node
+        order = self._pruning.order(node)
+        shown = None if order is None else next(iter(shown_copies(answer, node, order.column)), None)
+        order = None if shown is None else order
+        touched = self._touched_keys(node.child, node.keys if order is None else (*node.keys, order.column))
+        reach = None if touched is None else self._pruning.group_reach(node.child, node.keys, touched, order)
         if reach is None:
             return None
-        old = self._pruning.key_reach(keys.columns, reach.touched, reach.ranges).restrict(stored)
-        new = self._above(answer, keys.node, self._lowering.key_local(keys.node, reach.restrict(self.after(child))))
+        of_stored = None if order is None or shown is None else replace(order, column=shown)
+        stored_reach = self._pruning.key_reach(keys.columns, reach.touched, reach.ranges, of_stored)
+        old = stored_reach.tail(stored_reach.near(stored))
+        new = self._above(answer, node, self._compute_affected(node, reach, reach.restrict(self.after(node.child))))
         return self._lowering.union(answer.columns, [(answer.columns, new), self._lowering.negate(answer.columns, old)])
 
     def _above(self, plan: Plan, node: GroupwiseOp, rows: Relation) -> Relation:
@@ -329,18 +344,22 @@ class DeltaRules:
         """Return F(after ⋉ K) − F(before ⋉ K); over all rows if F has no key."""
         child = node.child
         if not node.keys:
-            after, before = self.after(child), self.before(child)
+            new, old = (self._lowering.key_local(node, side) for side in (self.after(child), self.before(child)))
         else:
             if self._pruning.rewinds(child):  # else only its keys are read
                 change = self._pruning.once(child.columns, change)
-            reach = self._pruning.group_reach(child, node.keys, change)
+            reach = self._pruning.group_reach(child, node.keys, change, self._pruning.order(node))
             if reach is None:
                 return None
-            after, before = self._pruning.after_and_before(
-                child, change, reach, self.after(child), lambda: self.before(child)
-            )
-        new, old = (self._lowering.key_local(node, side) for side in (after, before))
+            sides = self._pruning.after_and_before(child, change, reach, self.after(child), lambda: self.before(child))
+            new, old = (self._compute_affected(node, reach, side) for side in sides)
         return self._lowering.union(node.columns, [(node.columns, new), self._lowering.negate(node.columns, old)])
+
+    def _compute_affected(self, node: GroupwiseOp, reach: KeyReach, rows: Relation) -> Relation:
+        """Return an operator's rows that a change can affect; rows: those of its input with the touched keys."""
+        if reach.order is None:
+            return self._lowering.key_local(node, rows)
+        return reach.tail(self._lowering.key_local(node, reach.with_rows_before(rows, node.child.columns)))
 
 
 def swap_sides(keys: tuple[tuple[Scalar, Scalar, bool], ...]) -> tuple[tuple[Scalar, Scalar, bool], ...]:

@@ -12,16 +12,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from deltafold.algebra.plan import Column, Given, Join, Plan, Reference, Scalar, SourceRead, StateRead
+from deltafold.algebra.plan import Column, Given, GroupwiseOp, Join, Plan, Reference, Scalar, SourceRead, StateRead
 from deltafold.algebra.product import JoinStep
+from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.traversal import all_column_names, walk
 from deltafold.algebra.tuning import Tuning
 from deltafold.dataflow.leaves import Leaves
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning.key_ranges import KeyRanges, find_key_ranges, range_measures, restrict_to_ranges
-from deltafold.dataflow.pruning.reach import JoinReach, KeyReach, Reach, plain_keys
+from deltafold.dataflow.pruning.reach import JoinReach, KeyReach, Reach, first_changed, plain_keys
 from deltafold.dataflow.pruning.rewind import is_rewindable, rewind
 from deltafold.dataflow.pruning.semijoin import Semijoin
+from deltafold.dataflow.window_order import WindowOrder, find_order
 from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import Checkpoints, compute_measures
 
@@ -102,13 +104,20 @@ class Pruning:
         side = reach.node.left
         return self.once(side.columns, reach.restrict_left(left), small=self.is_small(side))
 
-    def group_reach(self, plan: Plan, keys: Sequence[Column], change: Relation) -> KeyReach | None:
-        """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows."""
-        named = [(column, column.name) for column in keys]
+    def group_reach(
+        self, plan: Plan, keys: Sequence[Column], change: Relation, order: WindowOrder | None = None
+    ) -> KeyReach | None:
+        """Return the rows of a plan that share the keys of changed rows; None if there are no changed rows.
+
+        order: that of a window over the plan, whose column the change has too.
+        """
+        names = [quoted(key.name) for key in keys]
+        named = [(column, column.name) for column in (keys if order is None else (*keys, order.column))]
         frame, small = self._lowering.frame(Relation(change.plan), named), self.is_small(plan)
-        distinct = (frame.coalesce(1) if small else frame).distinct()
+        frame = frame.coalesce(1) if small else frame
+        distinct = frame.distinct() if order is None else frame.groupBy(*names).agg(first_changed(order))
         touched, ranges = self.keys_with_ranges(plan, keys, distinct, small=small)
-        return self.key_reach(keys, touched, ranges) if ranges.rows else None
+        return self.key_reach(keys, touched, ranges, order) if ranges.rows else None
 
     def keys_with_ranges(
         self, plan: Plan, keys: Sequence[Column], groups: DataFrame, *, small: bool
@@ -117,11 +126,22 @@ class Pruning:
         references = [Reference(key) for key in keys]
         return self._compute(groups, references, narrow=self.pays_off(plan), small=small, nulls_match=True)
 
-    def key_reach(self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges) -> KeyReach:
+    def key_reach(
+        self, keys: Sequence[Column], touched: DataFrame, ranges: KeyRanges, order: WindowOrder | None = None
+    ) -> KeyReach:
         """Return the rows whose keys are among the touched ones, NULL equal to NULL."""
         return KeyReach(
-            lowering=self._lowering, keys=keys, touched=touched, ranges=ranges, few=self._few(touched, ranges)
+            lowering=self._lowering,
+            keys=keys,
+            touched=touched,
+            ranges=ranges,
+            few=self._few(touched, ranges),
+            order=order,
         )
+
+    def order(self, node: GroupwiseOp) -> WindowOrder | None:
+        """Return the order of a window that leaves the rows before a change as they are, where that pays off."""
+        return find_order(node) if self.pays_off(node.child) else None
 
     def rewinds(self, plan: Plan) -> bool:
         """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""

@@ -47,13 +47,27 @@ class Semijoin:
         pairs = [(self._lowering.expression(k), self._lowering.substitute(k, by_name)) for _, k, _ in node.keys]
         return self._semi(right, plan, [self._expressions.EqualNullSafe(*pair) for pair in pairs], cheap=few)
 
-    def of_keys(self, relation: Relation, keys: Sequence[J], touched: DataFrame, *, few: bool = False) -> Relation:
-        """Return the rows whose key is among the touched ones; `touched` has the keys in the same order."""
+    def of_keys(
+        self,
+        relation: Relation,
+        keys: Sequence[J],
+        touched: DataFrame,
+        condition: Callable[[J], J] | None = None,
+        *,
+        few: bool = False,
+    ) -> Relation:
+        """Return the rows whose key is among the touched ones; `touched` has the keys in the same order.
+
+        condition: what a row also has to fulfil, of the column of `touched` that follows the keys.
+        """
         if not keys:
             return relation
         plan, renamed = self._rename(touched, few=few)
-        equals = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, renamed, strict=True)]
-        return self._semi(relation, plan, equals, cheap=few)
+        values = renamed[: len(keys)]
+        conditions = [self._expressions.EqualNullSafe(*pair) for pair in zip(keys, values, strict=True)]
+        if condition is not None:
+            conditions.append(condition(renamed[-1]))
+        return self._semi(relation, plan, conditions, cheap=few)
 
     def before_costly_work(self, relation: Relation, equalities: Sequence[EqualKeys], touched: DataFrame) -> Relation:
         """Return a relation whose costly filters and joins see only rows that equal few touched ones; or it unchanged.
