@@ -138,7 +138,7 @@ def _check_cron(option: str, text: str) -> None:
         raise DeclarationError(f"{option}: {error}.") from None
 
 
-def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.SourceAsset]:
+def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.AssetsDefinition]:
     """Return the tables that are observed at the ticks of a cron text (D-220).
 
     written: those that assets of the user write.

@@ -409,7 +409,7 @@ def landing_assets(
 
 def source_tables(
     *assets: dg.AssetsDefinition, automation_condition: dg.AutomationCondition[Any] | None = None
-) -> Sequence[dg.SourceAsset]:
+) -> Sequence[dg.AssetsDefinition]:
     """Return the Delta tables that datasets read and others write, as `watched_table` does.
 
     A table that is declared by its name in the catalog is observed at the path that the last refresh found.
@@ -421,23 +421,23 @@ def source_tables(
     Raises:
         UsageError: for assets of any other kind.
     """
-    tables: dict[dg.AssetKey, dg.SourceAsset] = {}
+    tables: dict[dg.AssetKey, dg.AssetsDefinition] = {}
     steps = [step_of(each) for each in assets]
     for project in (step.project for step in steps if step.project):
         read = {name for each in project.project.datasets if each.relation in project.datasets for name in each.reads}
         for name, source in project.project.sources.items():
             if name in read and not source.lands:
-                key = project.keys[name]
+                spec = dg.AssetSpec(project.keys[name], automation_condition=automation_condition)
                 address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
                 locate = partial(_locate_of_project, project, name)
-                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
+                tables[spec.key] = _observable(spec, address, locate)
     for dataset in (dataset for step in steps for dataset in step.datasets):
         for name, source in dataset.pipeline.declaration.sources.items():
             if (source.delta or source.table) and not find_lander(dataset.pipeline, name):
                 address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
                 locate = partial(_locate, dataset, name)
-                key = dataset.sources[name]
-                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
+                spec = dg.AssetSpec(dataset.sources[name], automation_condition=automation_condition)
+                tables[spec.key] = _observable(spec, address, locate)
     return list(tables.values())
 
 
@@ -457,48 +457,48 @@ def _locate_of_project(project: ProjectAssets, source: str, instance: dg.Dagster
     return path
 
 
-def watched_table(
-    key: KeyLike,
-    delta: str,
-    *,
-    automation_condition: dg.AutomationCondition[Any] | None = None,
-    group_name: str | None = None,
-) -> dg.SourceAsset:
+def watched_table(asset: KeyLike | dg.AssetSpec, delta: str) -> dg.AssetsDefinition:
     """Return the asset of a Delta table that others write, which an observation gives the version of its last change.
 
     An observation reads the log and starts no Spark; compaction is no change. After one, `AutomationCondition.eager()`
     refreshes what reads a newer version.
 
     Args:
-        key: of the asset.
+        asset: its key; or its spec, with group, owners, tags, kinds and whatever else you set. The automation condition
+            is when it is observed, such as `AutomationCondition.on_cron("* * * * *")`.
         delta: the path or URI of the table.
-        automation_condition: when it is observed, such as `AutomationCondition.on_cron("* * * * *")`.
-        group_name: of the asset.
+
+    Raises:
+        DeclarationError: the spec has partitions.
     """
-    more = {"automation_condition": automation_condition, "group_name": group_name}
-    return _observable(asset_key(key), {"dagster/uri": delta}, lambda _: delta, **more)
+    spec = asset if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
+    return _observable(refuse_partitions(spec), {"dagster/uri": delta}, lambda _: delta)
 
 
 def _observable(
-    key: dg.AssetKey, address: Mapping[str, Any], locate: Callable[[dg.DagsterInstance], str], **more: Any
-) -> dg.SourceAsset:
+    spec: dg.AssetSpec, address: Mapping[str, Any], locate: Callable[[dg.DagsterInstance], str]
+) -> dg.AssetsDefinition:
     """Return the observable asset of a table; locate: finds its path in the last events of an instance."""
+    described = replace_attributes(
+        spec,
+        description=spec.description or "A Delta table that others write.",
+        kinds=spec.kinds or {"deltalake"},
+        tags=_without_kinds(spec.tags),
+        metadata={**address, "dagster/storage_kind": "deltalake", **spec.metadata},
+    )
 
-    def observe(context: dg.OpExecutionContext) -> dg.DataVersion:
+    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         path = locate(context.instance)
         version = changed_version(path)
         if version is None:
             raise dg.Failure(f"{path}: there is no Delta table. Correct the path, or write the table first.")
-        return dg.DataVersion(str(version))
+        [key] = context.selected_asset_keys
+        return dg.ObserveResult(asset_key=key, data_version=dg.DataVersion(str(version)))
 
     with warnings.catch_warnings():  # the decorator may change in a later release
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.observable_source_asset(  # pyright: ignore[reportUnknownMemberType]
-            key=key,
-            metadata={**address, "dagster/storage_kind": "deltalake"},
-            description="A Delta table that others write.",
-            **more,
-        )(observe)
+        name = f"{spec.key.to_python_identifier()}__observe"
+        return dg.multi_observable_source_asset(name=name, specs=[described])(observe)
 
 
 def _folder(pipelines: str | Path | None) -> Path:
