@@ -14,6 +14,7 @@ What starts runs, if you want more than automation conditions:
 
     pipeline_jobs, maintenance_job          land, refresh, check, compact
     pipeline_schedules                      as the pipelines declare
+    selection_schedule, select_datasets     datasets that are selected in dbt's grammar
     pipeline_sensors                        new files, new versions of tables, datasets behind their sources
 
 `load_definitions` has all of these, for every pipeline of a folder.
@@ -29,7 +30,14 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
-    from deltafold.dagster.automation import maintenance_job, pipeline_jobs, pipeline_schedules, pipeline_sensors
+    from deltafold.dagster.automation import (
+        maintenance_job,
+        pipeline_jobs,
+        pipeline_schedules,
+        pipeline_sensors,
+        select_datasets,
+        selection_schedule,
+    )
     from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
     from deltafold.dagster.location import load_definitions
     from deltafold.dagster.maintained import (
@@ -45,10 +53,10 @@ if TYPE_CHECKING:
     from deltafold.dagster.translator import DeltafoldTranslator
 
 __all__ = [
-    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource", "SubmittedSpark",
-    "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "maintenance_job",
-    "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps", "source_tables", "spark_resource",
-    "watched_table",
+    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource",
+    "SubmittedSpark", "TableSource", "deltafold_assets", "landing_assets", "load_definitions",
+    "maintained_view", "maintenance_job", "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps",
+    "select_datasets", "selection_schedule", "source_tables", "spark_resource", "watched_table",
 ]  # fmt: skip
 
 _MODULES = {
@@ -68,6 +76,8 @@ _MODULES = {
     "pipeline_schedules": "automation",
     "pipeline_sensors": "automation",
     "pipeline_steps": "maintained",
+    "select_datasets": "automation",
+    "selection_schedule": "automation",
     "source_tables": "maintained",
     "spark_resource": "resources",
     "watched_table": "maintained",

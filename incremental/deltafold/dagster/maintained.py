@@ -37,7 +37,7 @@ from deltafold.pipelines.declaration.values import check_share
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
 from deltafold.pipelines.project_files import find_project
-from deltafold.pipelines.selection import Nodes, find_pipelines
+from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
@@ -231,8 +231,8 @@ def deltafold_assets(
         assets = translate_project(
             files,
             replace(described, share=_check_share(described.share, asked=equals_batch)),
-            _as_texts(select or ()),
-            _as_texts(exclude),
+            as_texts(select),
+            as_texts(exclude),
             translator or DeltafoldTranslator(),
             checked=bool(equals_batch),
         )
@@ -522,7 +522,7 @@ def _load(
         surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     names = tuple(surveyed)
     if select or exclude:
-        names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))
+        names = Nodes.of(find_pipelines(surveyed), dashes="").select(as_texts(select), as_texts(exclude))
     invalid = (folder / name for name in names if isinstance(surveyed[name], DeclarationError))
     if project := next(filter(folder_project.is_project, invalid), None):
         raise DeclarationError(
@@ -548,10 +548,6 @@ def _check_share(declared: str, *, asked: bool | str) -> str:
         return check_share(asked)
     except ValueError as error:
         raise DeclarationError(f"equals_batch: {error}.") from None
-
-
-def _as_texts(selection: str | Sequence[str]) -> Sequence[str]:
-    return (selection,) if isinstance(selection, str) else selection
 
 
 def _valid(pipeline: Pipeline | DeclarationError) -> Pipeline:
