@@ -4,6 +4,7 @@ Take what you need, and no more comes along:
 
     maintained_view, TableSource            one maintained dataset
     deltafold_assets, pipeline_steps        the pipelines of a folder: as one step, or as one each
+    maintained_assets, refresh_assets, RefreshConfig    the same with a body of yours around the refresh
     landing_assets                          the input files that they land
     watched_table, source_tables            Delta tables that others write
     DeltafoldTranslator                     keys, groups, owners, tags and sources, for you to override
@@ -39,24 +40,27 @@ if TYPE_CHECKING:
         selection_schedule,
     )
     from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
+    from deltafold.dagster.dataset_step import refresh_assets
     from deltafold.dagster.location import load_definitions
     from deltafold.dagster.maintained import (
         TableSource,
         deltafold_assets,
         landing_assets,
+        maintained_assets,
         maintained_view,
         pipeline_steps,
         source_tables,
         watched_table,
     )
     from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark, spark_resource
+    from deltafold.dagster.step_body import RefreshConfig
     from deltafold.dagster.translator import DeltafoldTranslator
 
 __all__ = [
-    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource",
-    "SubmittedSpark", "TableSource", "deltafold_assets", "landing_assets", "load_definitions",
+    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "RefreshConfig", "SparkResource",
+    "SubmittedSpark", "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_assets",
     "maintained_view", "maintenance_job", "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps",
-    "select_datasets", "selection_schedule", "source_tables", "spark_resource", "watched_table",
+    "refresh_assets", "select_datasets", "selection_schedule", "source_tables", "spark_resource", "watched_table",
 ]  # fmt: skip
 
 _MODULES = {
@@ -64,18 +68,21 @@ _MODULES = {
     "DeltafoldTranslator": "translator",
     "MaintainedView": "components",
     "PipesSpark": "resources",
+    "RefreshConfig": "step_body",
     "SparkResource": "resources",
     "SubmittedSpark": "resources",
     "TableSource": "maintained",
     "deltafold_assets": "maintained",
     "landing_assets": "maintained",
     "load_definitions": "location",
+    "maintained_assets": "maintained",
     "maintained_view": "maintained",
     "maintenance_job": "automation",
     "pipeline_jobs": "automation",
     "pipeline_schedules": "automation",
     "pipeline_sensors": "automation",
     "pipeline_steps": "maintained",
+    "refresh_assets": "dataset_step",
     "select_datasets": "automation",
     "selection_schedule": "automation",
     "source_tables": "maintained",

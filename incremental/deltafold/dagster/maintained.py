@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import dagster as dg
 
@@ -20,6 +20,7 @@ from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register
 from deltafold.dagster.folders import changed_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
+from deltafold.dagster.step_body import Body
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import (
     DeltafoldTranslator,
@@ -114,7 +115,9 @@ def maintained_view(
     resource_key: str | None = RESOURCE_KEY,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     pool: str | None = None,
+    op_name: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
+    body: Body | None = None,
     folder: str | Path | None = None,
     **options: Any,
 ) -> dg.AssetsDefinition:
@@ -135,7 +138,9 @@ def maintained_view(
             `spark_session`. None: Spark in the process of the step.
         retry_policy: of its step; by default a crash is tried twice again.
         pool: of its step.
+        op_name: of its step, by default that of its key: `marts__revenue__refresh`.
         op_tags: of its step.
+        body: of its step, as of `maintained_assets`.
         folder: the one that relative paths start at; by default the working directory.
         options: as in pipeline.yaml: policy, publish, publish_as, on_change, on_lost, chunk, monoids, spark,
             show_rows_in_errors.
@@ -165,12 +170,13 @@ def maintained_view(
     pipeline = declare_pipeline(name or derived, query, declared, home, below)
     translator = _OneAsset(spec, {source: table.asset for source, table in tables.items() if table.asset}, views)
     return refresh_step(
-        f"{derived}__refresh",
+        op_name or f"{derived}__refresh",
         translate([pipeline], translator, checked=bool(equals_batch)),
         resource_key=resource_key,
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        body=body,
         below=tuple(views.values()),
     )
 
@@ -202,6 +208,7 @@ def deltafold_assets(
     pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
     resource_key: str | None = RESOURCE_KEY,
+    body: Body | None = None,
 ) -> dg.AssetsDefinition:
     """Return the datasets of a folder of pipelines, or of a project, as one step; any subset can be materialised.
 
@@ -221,6 +228,7 @@ def deltafold_assets(
         pool: of the step.
         op_tags: of the step.
         resource_key: as of `maintained_view`.
+        body: of the step, as of `maintained_assets`.
 
     Raises:
         DeclarationError: for an invalid pipeline that is selected, or a selection that matches nothing.
@@ -243,6 +251,7 @@ def deltafold_assets(
             retry_policy=retry_policy,
             pool=pool,
             op_tags=op_tags,
+            body=body,
         )
     pipelines_of_share = [_with_share(each, asked=equals_batch) for each in _load(folder, select, exclude)]
     datasets = translate(pipelines_of_share, translator or DeltafoldTranslator(), checked=bool(equals_batch))
@@ -253,7 +262,51 @@ def deltafold_assets(
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        body=body,
     )
+
+
+class StepOptions(TypedDict, total=False):
+    """Arguments of `deltafold_assets`."""
+
+    tables: str | None
+    select: str | Sequence[str] | None
+    exclude: str | Sequence[str]
+    translator: DeltafoldTranslator | None
+    equals_batch: bool | str
+    retry_policy: dg.RetryPolicy | None
+    pool: str | None
+    op_tags: Mapping[str, Any] | None
+    resource_key: str | None
+
+
+def maintained_assets(
+    pipelines: str | Path | None = None, *, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[[Body], dg.AssetsDefinition]:
+    """Decorate the body of a step whose datasets are those of a folder of pipelines, or of a project.
+
+        @maintained_assets("pipelines", select="tag:nightly")
+        def nightly(context: dg.AssetExecutionContext, slack: SlackResource):
+            yield from refresh_assets(context)
+            slack.get_client().chat_postMessage(...)
+
+    The first parameter of the body is `context`; others are resources, by their keys. A `config` is of a class derived
+    from RefreshConfig. The lines after the refresh are reached if no dataset failed.
+
+    Args:
+        pipelines: as of `deltafold_assets`.
+        name: of the step, by default that of the function.
+        options: those of `deltafold_assets`.
+
+    Raises:
+        DeclarationError: as `deltafold_assets`.
+        UsageError: the first parameter is not `context`, or `config` is of another class.
+    """
+
+    def decorate(body: Body) -> dg.AssetsDefinition:
+        return deltafold_assets(pipelines, name=name or body.__name__, body=body, **options)
+
+    return decorate
 
 
 def pipeline_steps(
