@@ -128,8 +128,8 @@ def test_a_watched_table_is_as_its_spec_says(tmp_path: Path) -> None:
     assert (node.tags["tier"], node.automation_condition) == ("bronze", minutely)
     assert node.metadata["slack"] == "#shop" and node.metadata["dagster/uri"] == str(tmp_path / "orders")
     assert node.is_observable and not node.is_materializable and node.child_keys == {*revenue().keys}
-    [table] = dg.Definitions(assets=df.source_tables(revenue())).map_asset_specs(func=lambda spec: asked).assets or ()
-    assert isinstance(table, dg.AssetsDefinition) and next(iter(table.specs)).owners == ["team:shop"]
+    [table] = dg.map_asset_specs(lambda spec: asked, df.source_tables(revenue()))
+    assert next(iter(table.specs)).owners == ["team:shop"]
     [plain] = df.watched_table("raw/orders", "x").specs
     assert plain.kinds == {"deltalake"} and plain.description == "A Delta table that others write."
     with pytest.raises(DeclarationError, match="asset days: partitions_def"):
