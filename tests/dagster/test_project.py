@@ -65,11 +65,16 @@ print(json.dumps({
 }))
 """
 NAMED = """
+import dagster as dg
 import deltafold.dagster as df
 
 class Named(df.DeltafoldPipeline):
     def get_asset_spec(self, pipeline):
         return super().get_asset_spec(pipeline).replace_attributes(key=["marts", pipeline.name])
+
+    def execute(self, context, desk: dg.ResourceParam[list]):
+        yield from super().execute(context)
+        desk.append("refreshed")
 """
 
 
@@ -606,7 +611,8 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
     content["type"] = "deltafold.dagster.MaintainedView"
     content["attributes"]["sources"]["orders"]["asset"] = "raw/orders"
     attributes = {"group_name": "marts", "automation_condition": "{{ dg.AutomationCondition.eager() }}"}
-    content["attributes"] |= {"retries": {"max_retries": 5}, "op_tags": {"team": "shop"}, "pool": "spark"}
+    content["attributes"] |= {"retries": {"max_retries": 5}}
+    content["attributes"] |= {"op": {"name": "of_shop", "tags": {"team": "shop"}, "pool": "spark"}}
     content["post_processing"] = {"assets": [{"target": "*", "attributes": attributes}]}
     (folder / "defs.yaml").write_text(yaml.safe_dump(content))
     with sandbox.build_all_defs() as defs:
@@ -616,7 +622,7 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
         assert node.automation_condition == dg.AutomationCondition.eager()
         op: Any = defs.resolve_assets_def("revenue").op
         assert op.retry_policy == dg.RetryPolicy(5, 10, dg.Backoff.EXPONENTIAL)
-        assert (op.tags["team"], op.pool) == ("shop", "spark")
+        assert (op.name, op.tags["team"], op.pool) == ("of_shop", "shop", "spark")
         assert node.check_keys == {dg.AssetCheckKey(dg.AssetKey("revenue"), "equals_batch")}
 
 
@@ -691,9 +697,14 @@ def test_a_scaffolded_pipeline_is_loaded_and_a_subclass_names_it(sandbox: Any) -
     (folder.parent / "named.py").write_text(NAMED)
     text = (folder / "defs.yaml").read_text()
     own = text.replace("deltafold.dagster.components.DeltafoldPipeline", f"{sandbox.project_name}.defs.named.Named")
+    own = own.replace("attributes:", "attributes:\n  resource_key: deltafold\n  op: {name: of_shop}")
     (folder / "defs.yaml").write_text(own)
+    desk: list[str] = []
     with sandbox.load_component_and_build_defs(folder) as (_, defs):
-        assert set(defs.resolve_asset_graph().materializable_asset_keys) == {dg.AssetKey(["marts", "customers"])}
+        ours = dg.Definitions.merge(defs, dg.Definitions(resources={"desk": desk, "deltafold": Pretended()}))
+        done = ours.resolve_implicit_global_asset_job_def().execute_in_process()
+    [event] = done.get_asset_materialization_events()
+    assert (event.asset_key, event.step_key, desk) == (dg.AssetKey(["marts", "customers"]), "of_shop", ["refreshed"])
 
 
 def test_dg_finds_the_components() -> None:

@@ -4,6 +4,7 @@ Take what you need, and no more comes along:
 
     maintained_view, TableSource            one maintained dataset
     deltafold_assets, pipeline_steps        the pipelines of a folder: as one step, or as one each
+    maintained_assets, refresh_assets, RefreshConfig    the same with a body of yours around the refresh
     landing_assets                          the input files that they land
     watched_table, source_tables            Delta tables that others write
     DeltafoldTranslator                     keys, groups, owners, tags and sources, for you to override
@@ -14,6 +15,7 @@ What starts runs, if you want more than automation conditions:
 
     pipeline_jobs, maintenance_job          land, refresh, check, compact
     pipeline_schedules                      as the pipelines declare
+    selection_schedule, select_datasets     datasets that are selected in dbt's grammar
     pipeline_sensors                        new files, new versions of tables, datasets behind their sources
 
 `load_definitions` has all of these, for every pipeline of a folder.
@@ -29,26 +31,36 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
-    from deltafold.dagster.automation import maintenance_job, pipeline_jobs, pipeline_schedules, pipeline_sensors
+    from deltafold.dagster.automation import (
+        maintenance_job,
+        pipeline_jobs,
+        pipeline_schedules,
+        pipeline_sensors,
+        select_datasets,
+        selection_schedule,
+    )
     from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
+    from deltafold.dagster.dataset_step import refresh_assets
     from deltafold.dagster.location import load_definitions
     from deltafold.dagster.maintained import (
         TableSource,
         deltafold_assets,
         landing_assets,
+        maintained_assets,
         maintained_view,
         pipeline_steps,
         source_tables,
         watched_table,
     )
     from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark, spark_resource
+    from deltafold.dagster.step_body import RefreshConfig
     from deltafold.dagster.translator import DeltafoldTranslator
 
 __all__ = [
-    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "SparkResource", "SubmittedSpark",
-    "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_view", "maintenance_job",
-    "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps", "source_tables", "spark_resource",
-    "watched_table",
+    "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "RefreshConfig", "SparkResource",
+    "SubmittedSpark", "TableSource", "deltafold_assets", "landing_assets", "load_definitions", "maintained_assets",
+    "maintained_view", "maintenance_job", "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps",
+    "refresh_assets", "select_datasets", "selection_schedule", "source_tables", "spark_resource", "watched_table",
 ]  # fmt: skip
 
 _MODULES = {
@@ -56,18 +68,23 @@ _MODULES = {
     "DeltafoldTranslator": "translator",
     "MaintainedView": "components",
     "PipesSpark": "resources",
+    "RefreshConfig": "step_body",
     "SparkResource": "resources",
     "SubmittedSpark": "resources",
     "TableSource": "maintained",
     "deltafold_assets": "maintained",
     "landing_assets": "maintained",
     "load_definitions": "location",
+    "maintained_assets": "maintained",
     "maintained_view": "maintained",
     "maintenance_job": "automation",
     "pipeline_jobs": "automation",
     "pipeline_schedules": "automation",
     "pipeline_sensors": "automation",
     "pipeline_steps": "maintained",
+    "refresh_assets": "dataset_step",
+    "select_datasets": "automation",
+    "selection_schedule": "automation",
     "source_tables": "maintained",
     "spark_resource": "resources",
     "watched_table": "maintained",

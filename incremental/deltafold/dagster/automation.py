@@ -20,6 +20,7 @@ is on from the start: it starts the refresh that follows a landing or a backfill
 Ticks of schedules and days are UTC. With daily partitions a tick lands yesterday's, the last complete day, and
 refreshes. With dynamic partitions it lands every folder whose files changed. Without partitions, or without landings,
 it refreshes from the sources. A declared schedule is on from the start.
+That of a selection (`selection_schedule`) is not, and lands only what a project lands for its datasets.
 """
 
 import json
@@ -30,15 +31,17 @@ from typing import Any
 
 import dagster as dg
 
+from deltafold.algebra.errors import UsageError
 from deltafold.dagster import following, metadata
 from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
 from deltafold.dagster.folders import changed_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
 from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
-from deltafold.dagster.project_step import maintain_project
+from deltafold.dagster.project_step import ProjectAssets, maintain_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
+from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
 from deltafold.pipelines.tasks import MaintainTask
 
 INTERVAL = 30  # seconds between two ticks of a sensor
@@ -75,9 +78,9 @@ def _jobs(assets: dg.AssetsDefinition, dataset: Dataset) -> list[AssetJob | dg.J
 
 
 def _define(
-    name: str, selection: dg.AssetSelection, description: str, config: Mapping[str, Any] | None = None
+    name: str, selection: dg.AssetSelection, description: str | None, config: Any = None, **more: Any
 ) -> AssetJob:
-    return dg.define_asset_job(name, selection=selection, config=config, description=description)  # pyright: ignore[reportUnknownMemberType]
+    return dg.define_asset_job(name, selection=selection, config=config, description=description, **more)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _check_job(pipeline: str) -> str:
@@ -233,6 +236,92 @@ def pipeline_schedules(*assets: dg.AssetsDefinition) -> Sequence[dg.ScheduleDefi
         UsageError: for assets of any other kind.
     """
     return [schedule for each in assets for dataset in step_of(each).datasets for schedule in _schedules(dataset)]
+
+
+def select_datasets(
+    *assets: dg.AssetsDefinition, select: str | Sequence[str] | None = None, exclude: str | Sequence[str] = ()
+) -> dg.AssetSelection:
+    """Return the datasets that a selection in dbt's grammar selects, for a job, a sensor or a schedule.
+
+    Of a project, the sources that it lands for them are selected, too.
+
+    Args:
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`; or a project alone.
+        select: which datasets (docs/reference/selections.md): names, `tag:nightly`, `+orders`; by default all.
+        exclude: which of these not.
+
+    Raises:
+        DeclarationError: the selection matches nothing.
+        UsageError: for assets of any other kind; two datasets have one name; a project is not alone.
+    """
+    steps = [step_of(each) for each in assets]
+    wanted = as_texts(select), as_texts(exclude)
+    for project in (step.project for step in steps if step.project):
+        if len(steps) > 1:
+            raise UsageError(
+                f"project {project.project.name}: its names are its own. Select from it alone, and combine "
+                "selections by `|`."
+            )
+        return _select_project(project, *wanted)
+    datasets: dict[str, Dataset] = {}
+    for dataset in (dataset for step in steps for dataset in step.datasets):
+        if datasets.setdefault(dataset.name, dataset) is not dataset:
+            raise UsageError(
+                f"dataset {dataset.name}: another step has one of this name. Select from each step, and combine "
+                "selections by `|`."
+            )
+    pipelines = {name: dataset.pipeline for name, dataset in datasets.items()}
+    names = Nodes.of(find_pipelines(pipelines), dashes="").select(*wanted)
+    return dg.AssetSelection.assets(*(datasets[name].key for name in names))
+
+
+def _select_project(project: ProjectAssets, select: Sequence[str], exclude: Sequence[str]) -> dg.AssetSelection:
+    if not (select or exclude):
+        return dg.AssetSelection.assets(*(project.keys[name] for name in (*project.landings, *project.datasets)))
+    names = Nodes.of(project.project.selectable, dashes="").select(select, exclude)
+    chosen = [each for each in project.project.datasets if each.relation in names and each.relation in project.datasets]
+    if not chosen:
+        text = " ".join(select) or "without the excluded ones"
+        raise DeclarationError(
+            f"select {text}: the step of {project.project.name} has none of these datasets. Select others, or add them "
+            "to the step."
+        )
+    landed = {name for each in chosen for name in each.reads if name in project.landings}
+    return dg.AssetSelection.assets(*(project.keys[name] for name in (*landed, *(each.relation for each in chosen))))
+
+
+def selection_schedule(
+    *assets: dg.AssetsDefinition,
+    name: str,
+    cron_schedule: str,
+    select: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] = (),
+    config: dg.RunConfig | Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    execution_timezone: str = "UTC",
+    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+) -> dg.ScheduleDefinition:
+    """Return a schedule that refreshes and checks the datasets that a selection selects; it brings its job.
+
+    Args:
+        assets: as of `select_datasets`, as are `select` and `exclude`.
+        name: of the job; the schedule is `<name>_schedule`.
+        cron_schedule: when.
+        config: of the runs.
+        tags: of the runs.
+        execution_timezone: of the times.
+        default_status: off, by default, until it is switched on.
+
+    Raises:
+        DeclarationError, UsageError: as `select_datasets`.
+    """
+    selection = select_datasets(*assets, select=select, exclude=exclude)
+    return dg.ScheduleDefinition(
+        job=_define(name, selection, None, config, tags=tags),
+        cron_schedule=cron_schedule,
+        execution_timezone=execution_timezone,
+        default_status=default_status,
+    )
 
 
 def _schedules(dataset: Dataset) -> list[dg.ScheduleDefinition]:

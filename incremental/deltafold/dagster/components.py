@@ -5,7 +5,7 @@ assets are set there, by `post_processing`, or by a subclass that overrides `get
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -14,7 +14,7 @@ import dagster as dg
 
 from deltafold.algebra.local_path import is_uri
 from deltafold.dagster.automation import maintenance_job
-from deltafold.dagster.dataset_step import step_of
+from deltafold.dagster.dataset_step import refresh_assets, step_of
 from deltafold.dagster.maintained import (
     TableSource,
     deltafold_assets,
@@ -22,6 +22,7 @@ from deltafold.dagster.maintained import (
     maintained_view,
     source_tables,
 )
+from deltafold.dagster.step_body import Result
 from deltafold.dagster.storage import folders_of_components
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
@@ -51,6 +52,10 @@ warehouse: {data}/warehouse
 RESOURCE = dg.Resolver.default(
     description="The resource that Spark comes from; without one, Spark runs in the process of the step."
 )
+OP = dg.Resolver.default(
+    description="The step that refreshes: its name, tags and pool.",
+    examples=[{"name": "refresh_marts", "tags": {"team": "finance"}, "pool": "spark"}],
+)
 MAINTAIN = dg.Resolver.default(
     description="When to compact the tables and remove old files: adds the job maintain_NAME and its schedule, in UTC. "
     "By default neither.",
@@ -74,6 +79,15 @@ class Retries(dg.Resolvable):
     def policy(self) -> dg.RetryPolicy:
         """The policy of a step."""
         return dg.RetryPolicy(self.max_retries, self.delay, dg.Backoff.EXPONENTIAL if self.delay else None)
+
+
+@dataclass(frozen=True)
+class Op(dg.Resolvable):
+    """The step that refreshes: its name, also in the config of runs, its tags, and the pool that limits it."""
+
+    name: str | None = None
+    tags: Mapping[str, Any] | None = None
+    pool: str | None = None
 
 
 Translation = Callable[[dg.AssetSpec, Pipeline | DescribedDataset], dg.AssetSpec]
@@ -138,7 +152,7 @@ def _check_cron(option: str, text: str) -> None:
         raise DeclarationError(f"{option}: {error}.") from None
 
 
-def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.SourceAsset]:
+def _watch(assets: dg.AssetsDefinition, cron: str | None, written: Set[dg.AssetKey]) -> list[dg.AssetsDefinition]:
     """Return the tables that are observed at the ticks of a cron text (D-220).
 
     written: those that assets of the user write.
@@ -191,11 +205,14 @@ class MaintainedView(dg.Component, dg.Resolvable):
         dg.Resolver.default(description="As in pipeline.yaml: policy, publish_as, on_change, on_lost, chunk, spark, …"),
     ] = field(default_factory=dict[str, Any])
     resource_key: Annotated[str | None, RESOURCE] = None
+    op: Annotated[Op, OP] = Op()
     retries: Retries = Retries()
-    pool: str | None = None
-    op_tags: Mapping[str, Any] | None = None
     maintain: Annotated[str | None, MAINTAIN] = None
     watch_tables: Annotated[str | None, WATCH] = None
+
+    def execute(self, context: dg.AssetExecutionContext) -> Iterator[Result]:
+        """Refresh what a run selects, and yield the results; for subclasses to override, also with resources."""
+        yield from refresh_assets(context)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the asset, and nothing else unless that is asked for."""
@@ -209,8 +226,10 @@ class MaintainedView(dg.Component, dg.Resolvable):
             equals_batch=self.equals_batch,
             resource_key=self.resource_key,
             retry_policy=self.retries.policy,
-            pool=self.pool,
-            op_tags=self.op_tags,
+            pool=self.op.pool,
+            op_name=self.op.name,
+            op_tags=self.op.tags,
+            body=self.execute,
             folder=context.project_root,
             **self.options,
         )
@@ -267,9 +286,8 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
     ] = None
     equals_batch: bool | str = True
     resource_key: Annotated[str | None, RESOURCE] = None
+    op: Annotated[Op, OP] = Op()
     retries: Retries = Retries()
-    pool: str | None = None
-    op_tags: Mapping[str, Any] | None = None
     maintain: Annotated[str | None, MAINTAIN] = None
     watch_tables: Annotated[str | None, WATCH] = None
     partitions_per_run: Annotated[
@@ -294,6 +312,10 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         """Return the asset of a source that is landed; for subclasses to override."""
         return self._translator.get_landing_spec(pipeline, source)
 
+    def execute(self, context: dg.AssetExecutionContext) -> Iterator[Result]:
+        """Refresh what a run selects, and yield the results; for subclasses to override, also with resources."""
+        yield from refresh_assets(context)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the assets, and nothing else unless that is asked for."""
         # Code is beside defs.yaml, and data below the folder of the project (D-221).
@@ -311,7 +333,7 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
         )
         refreshed = deltafold_assets(
             folder,
-            name=f"{context.path.name}__refresh",
+            name=self.op.name or f"{context.path.name}__refresh",
             tables=tables,
             select=self.select,
             exclude=self.exclude,
@@ -319,8 +341,9 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
             equals_batch=self.equals_batch,
             resource_key=self.resource_key,
             retry_policy=self.retries.policy,
-            pool=self.pool,
-            op_tags=self.op_tags,
+            pool=self.op.pool,
+            op_tags=self.op.tags,
+            body=self.execute,
         )
         folders_of_components(context).add(step_of(refreshed))
         self._check_source_assets(folder, refreshed)

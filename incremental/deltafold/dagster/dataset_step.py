@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import dagster as dg
-from pydantic import Field
 
 from deltafold.algebra.errors import UsageError
 from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
+from deltafold.dagster.step_body import Body, RefreshConfig, Result, complete_body
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
 from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 CHECK = "equals_batch"
 LOSS_CHECK = "sources_kept"
-
-Result = dg.MaterializeResult[Any] | dg.AssetCheckResult
 
 
 @dataclass(frozen=True)
@@ -78,27 +76,19 @@ class Dataset:
         return any(check.name == CHECK for check in self.checks)
 
 
+Results = Callable[[dg.AssetExecutionContext, RefreshConfig], Iterator[Result]]
+"""Yields the results of what a run selects of a step."""
+
+
 @dataclass(frozen=True)
 class Step:
-    """What automation has to know of a step: its datasets, or its project."""
+    """What automation, and a body, have to know of a step: its datasets or its project, and what refreshes them."""
 
     datasets: tuple[Dataset, ...]
     resource_key: str | None
     pool: str | None
     project: "ProjectAssets | None" = None
-
-
-class RefreshConfig(dg.Config):
-    """Configuration of the refreshes and checks in one run."""
-
-    rebuild: bool = Field(
-        default=False,
-        description="Rebuild the state from the sources, as after a change of the query. In a Spark pipeline this also "
-        "empties the streaming tables that are selected, and reads their streams from the start.",
-    )
-    sample: str | None = Field(
-        default=None, description="The share of keys to compare, such as 1%; by default as the pipeline declares."
-    )
+    results: Results = lambda context, config: iter(())
 
 
 def translate(pipelines: Sequence[Pipeline], translator: DeltafoldTranslator, *, checked: bool) -> list[Dataset]:
@@ -178,6 +168,7 @@ def refresh_step(
     retry_policy: dg.RetryPolicy | None,
     pool: str | None,
     op_tags: Mapping[str, Any] | None,
+    body: Body | None = None,
     below: Sequence[Dataset] = (),
 ) -> dg.AssetsDefinition:
     """Return the step of datasets, of which each is before its readers; below: datasets of other steps they read."""
@@ -191,12 +182,12 @@ def refresh_step(
 
     return define_step(
         name,
-        Step(tuple(datasets), resource_key, pool),
+        Step(tuple(datasets), resource_key, pool, results=results),
         [dataset.spec for dataset in datasets],
         [check for dataset in datasets for check in dataset.checks],
-        results,
         retry_policy=retry_policy,
         op_tags=op_tags,
+        body=body,
     )
 
 
@@ -205,27 +196,44 @@ def define_step(
     step: Step,
     specs: Sequence[dg.AssetSpec],
     checks: Sequence[dg.AssetCheckSpec],
-    results: Callable[[dg.AssetExecutionContext, RefreshConfig], Iterator[Result]],
     *,
     retry_policy: dg.RetryPolicy | None,
     op_tags: Mapping[str, Any] | None,
+    body: Body | None,
 ) -> dg.AssetsDefinition:
-    """Return a step of assets and checks, of which any subset can be selected; results: yields those of a run."""
-
-    @dg.multi_asset(
+    """Return a step of assets and checks, of which any subset can be selected; body: by default `refresh_assets`."""
+    define = dg.multi_asset(
         name=name,
         specs=specs,
         check_specs=checks,
         can_subset=True,
-        required_resource_keys={step.resource_key} if step.resource_key else set(),
         retry_policy=retry_policy,
         pool=step.pool,
         op_tags=op_tags,
     )
-    def refresh(context: dg.AssetExecutionContext, config: RefreshConfig) -> Iterator[Result]:
-        yield from results(context, config)
+    return register(define(complete_body(name, body or _refresh, step.resource_key)), step)
 
-    return register(refresh, step)
+
+def _refresh(context: dg.AssetExecutionContext) -> Iterator[Result]:
+    yield from refresh_assets(context)
+
+
+def refresh_assets(context: dg.AssetExecutionContext) -> Iterator[Result]:
+    """Refresh what a run selects of a step, in the body of that step, and return the results for it to yield.
+
+    The results are a MaterializeResult for each asset and an AssetCheckResult for each check, as they are made. The
+    config of the run applies: `rebuild` and `sample`.
+
+    Raises:
+        UsageError: the step is not Deltafold's.
+        dg.Failure: after the last result, if a dataset failed.
+    """
+    if context.assets_def.node_def not in _STEPS:
+        name = context.assets_def.node_def.name
+        raise UsageError(f"step {name}: it maintains no dataset. Decorate its body with `maintained_assets`.")
+    asked = context.op_execution_context.op_config
+    config = RefreshConfig(**{name: asked[name] for name in RefreshConfig.model_fields if name in asked})
+    return step_of(context.assets_def).results(context, config)
 
 
 _STEPS: WeakKeyDictionary[Any, Step] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import dagster as dg
 
@@ -20,6 +20,7 @@ from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register
 from deltafold.dagster.folders import changed_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
+from deltafold.dagster.step_body import Body
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import (
     DeltafoldTranslator,
@@ -37,7 +38,7 @@ from deltafold.pipelines.declaration.values import check_share
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
 from deltafold.pipelines.project_files import find_project
-from deltafold.pipelines.selection import Nodes, find_pipelines
+from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
@@ -114,7 +115,9 @@ def maintained_view(
     resource_key: str | None = RESOURCE_KEY,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     pool: str | None = None,
+    op_name: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
+    body: Body | None = None,
     folder: str | Path | None = None,
     **options: Any,
 ) -> dg.AssetsDefinition:
@@ -135,7 +138,9 @@ def maintained_view(
             `spark_session`. None: Spark in the process of the step.
         retry_policy: of its step; by default a crash is tried twice again.
         pool: of its step.
+        op_name: of its step, by default that of its key: `marts__revenue__refresh`.
         op_tags: of its step.
+        body: of its step, as of `maintained_assets`.
         folder: the one that relative paths start at; by default the working directory.
         options: as in pipeline.yaml: policy, publish, publish_as, on_change, on_lost, chunk, monoids, spark,
             show_rows_in_errors.
@@ -165,12 +170,13 @@ def maintained_view(
     pipeline = declare_pipeline(name or derived, query, declared, home, below)
     translator = _OneAsset(spec, {source: table.asset for source, table in tables.items() if table.asset}, views)
     return refresh_step(
-        f"{derived}__refresh",
+        op_name or f"{derived}__refresh",
         translate([pipeline], translator, checked=bool(equals_batch)),
         resource_key=resource_key,
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        body=body,
         below=tuple(views.values()),
     )
 
@@ -202,6 +208,7 @@ def deltafold_assets(
     pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
     resource_key: str | None = RESOURCE_KEY,
+    body: Body | None = None,
 ) -> dg.AssetsDefinition:
     """Return the datasets of a folder of pipelines, or of a project, as one step; any subset can be materialised.
 
@@ -221,6 +228,7 @@ def deltafold_assets(
         pool: of the step.
         op_tags: of the step.
         resource_key: as of `maintained_view`.
+        body: of the step, as of `maintained_assets`.
 
     Raises:
         DeclarationError: for an invalid pipeline that is selected, or a selection that matches nothing.
@@ -231,8 +239,8 @@ def deltafold_assets(
         assets = translate_project(
             files,
             replace(described, share=_check_share(described.share, asked=equals_batch)),
-            _as_texts(select or ()),
-            _as_texts(exclude),
+            as_texts(select),
+            as_texts(exclude),
             translator or DeltafoldTranslator(),
             checked=bool(equals_batch),
         )
@@ -243,6 +251,7 @@ def deltafold_assets(
             retry_policy=retry_policy,
             pool=pool,
             op_tags=op_tags,
+            body=body,
         )
     pipelines_of_share = [_with_share(each, asked=equals_batch) for each in _load(folder, select, exclude)]
     datasets = translate(pipelines_of_share, translator or DeltafoldTranslator(), checked=bool(equals_batch))
@@ -253,7 +262,51 @@ def deltafold_assets(
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        body=body,
     )
+
+
+class StepOptions(TypedDict, total=False):
+    """Arguments of `deltafold_assets`."""
+
+    tables: str | None
+    select: str | Sequence[str] | None
+    exclude: str | Sequence[str]
+    translator: DeltafoldTranslator | None
+    equals_batch: bool | str
+    retry_policy: dg.RetryPolicy | None
+    pool: str | None
+    op_tags: Mapping[str, Any] | None
+    resource_key: str | None
+
+
+def maintained_assets(
+    pipelines: str | Path | None = None, *, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[[Body], dg.AssetsDefinition]:
+    """Decorate the body of a step whose datasets are those of a folder of pipelines, or of a project.
+
+        @maintained_assets("pipelines", select="tag:nightly")
+        def nightly(context: dg.AssetExecutionContext, slack: SlackResource):
+            yield from refresh_assets(context)
+            slack.get_client().chat_postMessage(...)
+
+    The first parameter of the body is `context`; others are resources, by their keys. A `config` is of a class derived
+    from RefreshConfig. The lines after the refresh are reached if no dataset failed.
+
+    Args:
+        pipelines: as of `deltafold_assets`.
+        name: of the step, by default that of the function.
+        options: those of `deltafold_assets`.
+
+    Raises:
+        DeclarationError: as `deltafold_assets`.
+        UsageError: the first parameter is not `context`, or `config` is of another class.
+    """
+
+    def decorate(body: Body) -> dg.AssetsDefinition:
+        return deltafold_assets(pipelines, name=name or body.__name__, body=body, **options)
+
+    return decorate
 
 
 def pipeline_steps(
@@ -409,7 +462,7 @@ def landing_assets(
 
 def source_tables(
     *assets: dg.AssetsDefinition, automation_condition: dg.AutomationCondition[Any] | None = None
-) -> Sequence[dg.SourceAsset]:
+) -> Sequence[dg.AssetsDefinition]:
     """Return the Delta tables that datasets read and others write, as `watched_table` does.
 
     A table that is declared by its name in the catalog is observed at the path that the last refresh found.
@@ -421,23 +474,23 @@ def source_tables(
     Raises:
         UsageError: for assets of any other kind.
     """
-    tables: dict[dg.AssetKey, dg.SourceAsset] = {}
+    tables: dict[dg.AssetKey, dg.AssetsDefinition] = {}
     steps = [step_of(each) for each in assets]
     for project in (step.project for step in steps if step.project):
         read = {name for each in project.project.datasets if each.relation in project.datasets for name in each.reads}
         for name, source in project.project.sources.items():
             if name in read and not source.lands:
-                key = project.keys[name]
+                spec = dg.AssetSpec(project.keys[name], automation_condition=automation_condition)
                 address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
                 locate = partial(_locate_of_project, project, name)
-                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
+                tables[spec.key] = _observable(spec, address, locate)
     for dataset in (dataset for step in steps for dataset in step.datasets):
         for name, source in dataset.pipeline.declaration.sources.items():
             if (source.delta or source.table) and not find_lander(dataset.pipeline, name):
                 address = {"dagster/uri": source.delta} if source.delta else {"dagster/table_name": source.table}
                 locate = partial(_locate, dataset, name)
-                key = dataset.sources[name]
-                tables[key] = _observable(key, address, locate, automation_condition=automation_condition)
+                spec = dg.AssetSpec(dataset.sources[name], automation_condition=automation_condition)
+                tables[spec.key] = _observable(spec, address, locate)
     return list(tables.values())
 
 
@@ -457,48 +510,48 @@ def _locate_of_project(project: ProjectAssets, source: str, instance: dg.Dagster
     return path
 
 
-def watched_table(
-    key: KeyLike,
-    delta: str,
-    *,
-    automation_condition: dg.AutomationCondition[Any] | None = None,
-    group_name: str | None = None,
-) -> dg.SourceAsset:
+def watched_table(asset: KeyLike | dg.AssetSpec, delta: str) -> dg.AssetsDefinition:
     """Return the asset of a Delta table that others write, which an observation gives the version of its last change.
 
     An observation reads the log and starts no Spark; compaction is no change. After one, `AutomationCondition.eager()`
     refreshes what reads a newer version.
 
     Args:
-        key: of the asset.
+        asset: its key; or its spec, with group, owners, tags, kinds and whatever else you set. The automation condition
+            is when it is observed, such as `AutomationCondition.on_cron("* * * * *")`.
         delta: the path or URI of the table.
-        automation_condition: when it is observed, such as `AutomationCondition.on_cron("* * * * *")`.
-        group_name: of the asset.
+
+    Raises:
+        DeclarationError: the spec has partitions.
     """
-    more = {"automation_condition": automation_condition, "group_name": group_name}
-    return _observable(asset_key(key), {"dagster/uri": delta}, lambda _: delta, **more)
+    spec = asset if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
+    return _observable(refuse_partitions(spec), {"dagster/uri": delta}, lambda _: delta)
 
 
 def _observable(
-    key: dg.AssetKey, address: Mapping[str, Any], locate: Callable[[dg.DagsterInstance], str], **more: Any
-) -> dg.SourceAsset:
+    spec: dg.AssetSpec, address: Mapping[str, Any], locate: Callable[[dg.DagsterInstance], str]
+) -> dg.AssetsDefinition:
     """Return the observable asset of a table; locate: finds its path in the last events of an instance."""
+    described = replace_attributes(
+        spec,
+        description=spec.description or "A Delta table that others write.",
+        kinds=spec.kinds or {"deltalake"},
+        tags=_without_kinds(spec.tags),
+        metadata={**address, "dagster/storage_kind": "deltalake", **spec.metadata},
+    )
 
-    def observe(context: dg.OpExecutionContext) -> dg.DataVersion:
+    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         path = locate(context.instance)
         version = changed_version(path)
         if version is None:
             raise dg.Failure(f"{path}: there is no Delta table. Correct the path, or write the table first.")
-        return dg.DataVersion(str(version))
+        [key] = context.selected_asset_keys
+        return dg.ObserveResult(asset_key=key, data_version=dg.DataVersion(str(version)))
 
     with warnings.catch_warnings():  # the decorator may change in a later release
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.observable_source_asset(  # pyright: ignore[reportUnknownMemberType]
-            key=key,
-            metadata={**address, "dagster/storage_kind": "deltalake"},
-            description="A Delta table that others write.",
-            **more,
-        )(observe)
+        name = f"{spec.key.to_python_identifier()}__observe"
+        return dg.multi_observable_source_asset(name=name, specs=[described])(observe)
 
 
 def _folder(pipelines: str | Path | None) -> Path:
@@ -522,7 +575,7 @@ def _load(
         surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     names = tuple(surveyed)
     if select or exclude:
-        names = Nodes.of(find_pipelines(surveyed), dashes="").select(_as_texts(select or ()), _as_texts(exclude))
+        names = Nodes.of(find_pipelines(surveyed), dashes="").select(as_texts(select), as_texts(exclude))
     invalid = (folder / name for name in names if isinstance(surveyed[name], DeclarationError))
     if project := next(filter(folder_project.is_project, invalid), None):
         raise DeclarationError(
@@ -548,10 +601,6 @@ def _check_share(declared: str, *, asked: bool | str) -> str:
         return check_share(asked)
     except ValueError as error:
         raise DeclarationError(f"equals_batch: {error}.") from None
-
-
-def _as_texts(selection: str | Sequence[str]) -> Sequence[str]:
-    return (selection,) if isinstance(selection, str) else selection
 
 
 def _valid(pipeline: Pipeline | DeclarationError) -> Pipeline:

@@ -19,8 +19,6 @@ import dagster as dg
 from deltafold.dagster import metadata
 from deltafold.dagster.dataset_step import (
     CHECK,
-    RefreshConfig,
-    Result,
     Step,
     current_keys,
     define_step,
@@ -31,6 +29,7 @@ from deltafold.dagster.dataset_step import (
     refuse_invalid,
     together,
 )
+from deltafold.dagster.step_body import Body, RefreshConfig, Result
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import failure_of
 from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
@@ -127,16 +126,17 @@ def project_step(
     retry_policy: dg.RetryPolicy | None,
     pool: str | None,
     op_tags: Mapping[str, Any] | None,
+    body: Body | None = None,
 ) -> dg.AssetsDefinition:
     """Return the step of a project's assets."""
     return define_step(
         name,
-        Step((), resource_key, pool, assets),
+        Step((), resource_key, pool, assets, lambda context, config: _run(context, assets, resource_key, config)),
         [*assets.landings.values(), *assets.datasets.values()],
         assets.checks,
-        lambda context, config: _run(context, assets, resource_key, config),
         retry_policy=retry_policy,
         op_tags=op_tags,
+        body=body,
     )
 
 

@@ -218,6 +218,11 @@ _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
 }
 
 
+def as_texts(selection: str | Sequence[str] | None) -> Sequence[str]:
+    """Return the texts of a selection that is one, several or none."""
+    return (selection,) if isinstance(selection, str) else selection or ()
+
+
 def find_pipelines(pipelines: Mapping[str, Pipeline | DeclarationError]) -> tuple[Node, ...]:
     """Return what selections may name in a folder: pipelines and their sources; an invalid one just by its name."""
     nodes = dict[str, Node]()

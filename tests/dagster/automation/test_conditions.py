@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 import deltafold.dagster as df
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.dagster import sales
-from tests.dagster.test_project import Pretended
+from tests.dagster.test_project import Pretended, revenue
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
@@ -27,7 +28,7 @@ class Daemon:
     """A code location whose automation conditions are evaluated once a minute; what they request is run at once."""
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance, condition: Any) -> None:
-        watched = df.watched_table(TABLE, str(folder / "orders"), automation_condition=MINUTELY)
+        watched = df.watched_table(dg.AssetSpec(TABLE, automation_condition=MINUTELY), str(folder / "orders"))
         view = df.maintained_view(
             dg.AssetSpec(VIEW, automation_condition=condition),
             "SELECT count(*) AS n FROM orders",
@@ -106,3 +107,30 @@ def test_a_dataset_over_days_follows_each_without_waiting_for_all(
             counted += 1
             instance.report_runless_asset_event(dg.AssetMaterialization(VIEW))
     assert counted == requests
+
+
+def test_a_watched_table_is_as_its_spec_says(tmp_path: Path) -> None:
+    sales.commit(tmp_path / "orders", 3)
+    minutely: Any = dg.AutomationCondition.on_cron("* * * * *")
+    asked = dg.AssetSpec(
+        ["raw", "orders"],
+        group_name="raw",
+        owners=["team:shop"],
+        tags={"tier": "bronze"},
+        kinds={"deltalake", "fivetran"},
+        automation_condition=minutely,
+        metadata={"slack": "#shop"},
+    )
+    watched = df.watched_table(asked, str(tmp_path / "orders"))
+    defined = dg.Definitions(assets=[watched, revenue()], resources={"deltafold": Pretended()})
+    node = defined.resolve_asset_graph().get(asked.key)
+    assert (node.group_name, node.owners, node.kinds) == ("raw", ["team:shop"], {"deltalake", "fivetran"})
+    assert (node.tags["tier"], node.automation_condition) == ("bronze", minutely)
+    assert node.metadata["slack"] == "#shop" and node.metadata["dagster/uri"] == str(tmp_path / "orders")
+    assert node.is_observable and not node.is_materializable and node.child_keys == {*revenue().keys}
+    [table] = dg.map_asset_specs(lambda spec: asked, df.source_tables(revenue()))
+    assert next(iter(table.specs)).owners == ["team:shop"]
+    [plain] = df.watched_table("raw/orders", "x").specs
+    assert plain.kinds == {"deltalake"} and plain.description == "A Delta table that others write."
+    with pytest.raises(DeclarationError, match="asset days: partitions_def"):
+        df.watched_table(dg.AssetSpec("days", partitions_def=dg.DailyPartitionsDefinition("2026-01-01")), "x")

@@ -1,0 +1,115 @@
+"""Steps whose body is the user's, as of @dbt_assets, without Java."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import deltafold.dagster as df
+from deltafold.algebra.errors import UsageError
+from tests.dagster import sales
+from tests.dagster.test_project import Pretended, revenue
+from tests.pipelines.declared import write
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
+    pytest.mark.filterwarnings("ignore::dagster.PreviewWarning"),
+]
+DONE: list[object] = []
+
+
+class Desk(dg.ConfigurableResource):
+    """A resource of the user's."""
+
+    name: str
+
+
+class Asked(df.RefreshConfig):
+    """A config of the user's."""
+
+    note: str = ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pipelines of which `top` reads `sales`."""
+    sales.declare(tmp_path)
+    top = "tags: [nightly]\nsources:\n  sales: {view: sales}\n"
+    write(tmp_path, "top", top, sql="SELECT count(*) AS n FROM sales")
+    write(tmp_path, "other", "sources:\n  towns: {delta: t}\n", sql="SELECT * FROM towns")
+    DONE.clear()
+    return tmp_path
+
+
+def run(assets: dg.AssetsDefinition, **more: Any) -> dg.ExecuteInProcessResult:
+    """Run a step whose Spark is pretended."""
+    return dg.materialize([assets], resources={"deltafold": Pretended(), "desk": Desk(name="finance")}, **more)
+
+
+def test_a_body_has_resources_and_a_config_of_its_own(folder: Path) -> None:
+    @df.maintained_assets(folder, exclude="other", translator=df.DeltafoldTranslator(key_prefix=["marts"]))
+    def marts(context: dg.AssetExecutionContext, config: Asked, desk: Desk) -> Any:
+        DONE.append((desk.name, config.note, config.rebuild))
+        for result in df.refresh_assets(context):
+            if isinstance(result, dg.MaterializeResult):
+                context.add_asset_metadata({"desk": desk.name}, asset_key=result.asset_key)
+            yield result
+        DONE.append("refreshed")
+
+    config = {"ops": {"marts": {"config": {"note": "monthly", "rebuild": True}}}}
+    done = run(marts, run_config=config, selection=[dg.AssetKey(["marts", "top"])])
+    [event] = done.get_asset_materialization_events()
+    made = event.materialization
+    assert made.asset_key == dg.AssetKey(["marts", "top"]) and made.metadata["desk"].value == "finance"
+    assert made.metadata["dagster/row_count"].value == 1 and len(done.get_asset_check_evaluations()) == 1
+    assert DONE == [("finance", "monthly", True), "refreshed"]
+    assert marts.required_resource_keys - {"io_manager"} == {"deltafold", "desk"}
+
+
+def test_the_config_of_a_run_reaches_the_refresh_of_any_body(folder: Path) -> None:
+    class Seeing(Pretended):
+        def run(self, context: object, pipeline: Any, task: Any) -> object:
+            DONE.append((pipeline.name, getattr(task, "rebuild", None)))
+            return super().run(context, pipeline, task)
+
+    @df.maintained_assets(folder, name="nightly", select="tag:nightly", equals_batch=False)
+    def body(context) -> Any:
+        """Refresh, and return the results instead of yielding them."""
+        return df.refresh_assets(context)
+
+    for assets, name in ((body, "nightly"), (df.deltafold_assets(folder, select="top", name="whole"), "whole")):
+        config = {"ops": {name: {"config": {"rebuild": True}}}}
+        assert dg.materialize([assets], resources={"deltafold": Seeing()}, run_config=config).success
+        wrong: Any = {"ops": {name: {"config": {"rebuidl": True}}}}
+        with pytest.raises(dg.DagsterInvalidConfigError, match="rebuidl"):
+            dg.materialize([assets], resources={"deltafold": Seeing()}, run_config=wrong)
+    assert DONE.count(("top", True)) == 2
+
+
+def test_a_body_that_could_not_refresh_is_refused(folder: Path) -> None:
+    class Theirs(dg.Config):
+        note: str = ""
+
+    def bare() -> None: ...
+    def configured(context, config: Theirs) -> None: ...
+    def forgetful(context, desk: Desk) -> None:
+        df.refresh_assets(context)
+
+    with pytest.raises(UsageError, match=r"step bare: its body does not take `context`\. Make that"):
+        df.maintained_assets(folder)(bare)
+    with pytest.raises(
+        UsageError, match=r"step configured: .* Derive its class from deltafold\.dagster\.RefreshConfig"
+    ):
+        df.maintained_assets(folder)(configured)
+    with pytest.raises(UsageError, match="resource_key `config`: it is not the name of a parameter"):
+        revenue(resource_key="config")
+    with pytest.raises(dg.Failure, match="step marts__revenue__refresh: its body refreshed nothing"):
+        run(revenue(body=forgetful))
+    with pytest.raises(UsageError, match="step raw: it maintains no dataset"):
+
+        @dg.asset
+        def raw(context: dg.AssetExecutionContext) -> None:
+            df.refresh_assets(context)
+
+        dg.materialize([raw])
