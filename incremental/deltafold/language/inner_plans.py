@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -55,3 +55,21 @@ def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J],
         return plan
     plan = replace_children(spark, plan, lambda child: replace_all_inner_plans(spark, child, replace))
     return replace_inner_plans(spark, plan, lambda inner, _: replace(inner))
+
+
+def replace_relations(spark: SparkSession, plan: J, found: Mapping[int, J]) -> J:
+    """Return a parsed plan with other plans for some of its relations; found: by where they begin in the text."""
+    match catalyst.kind(plan):
+        case "UnresolvedRelation":
+            return found.get(int(plan.origin().startIndex().get()), plan)
+        case "UnresolvedWith":
+            relations = [
+                catalyst.jvm(spark).scala.Tuple3(each._1(), replace_relations(spark, each._2(), found), each._3())
+                for each in catalyst.sequence(plan.cteRelations())
+            ]
+            logical = catalyst.catalyst(spark).plans.logical
+            plan = logical.UnresolvedWith(plan.child(), catalyst.vector(spark, relations), plan.allowRecursion())
+        case _:
+            pass
+    plan = replace_children(spark, plan, lambda child: replace_relations(spark, child, found))
+    return replace_inner_plans(spark, plan, lambda inner, _: replace_relations(spark, inner, found))

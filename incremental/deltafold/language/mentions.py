@@ -107,10 +107,12 @@ def find_relations(plan: J, *, case_sensitive: bool) -> Iterator[J | None]:
                 if schema or (name if case_sensitive else name.lower()) not in common:
                     yield node
             case "UnresolvedWith":
+                recursive = bool(node.allowRecursion())
                 for relation in catalyst.sequence(node.cteRelations()):
-                    waiting.append((relation._2(), common))
                     name = str(relation._1())
-                    common = common | {name if case_sensitive else name.lower()}
+                    further = common | {name if case_sensitive else name.lower()}
+                    waiting.append((relation._2(), further if recursive else common))
+                    common = further
                 waiting += [(child, common) for child in children]
             case _ if kind in AT_A_VERSION:
                 waiting.append((node.relation(), common))
@@ -119,19 +121,6 @@ def find_relations(plan: J, *, case_sensitive: bool) -> Iterator[J | None]:
                     yield None
                 inner = catalyst.sequence(node.innerChildren())  # the subqueries of its expressions
                 waiting += [(child, common) for child in (*children, *inner)]
-
-
-def common_names(plan: J) -> set[str]:
-    """Return the names of all common table expressions of a parsed plan, in lower case."""
-    names, waiting = set[str](), [plan]
-    while waiting:
-        node = waiting.pop()
-        if catalyst.kind(node) == "UnresolvedWith":
-            for relation in catalyst.sequence(node.cteRelations()):
-                names.add(str(relation._1()).lower())
-                waiting.append(relation._2())
-        waiting += [*catalyst.sequence(node.children()), *catalyst.sequence(node.innerChildren())]
-    return names
 
 
 def call_query(

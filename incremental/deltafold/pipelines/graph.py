@@ -19,8 +19,9 @@ from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import DeltafoldError, QueryError
 from deltafold.algebra.sqltext import quoted
-from deltafold.language.loops.recursion import run_sql
-from deltafold.language.mentions import CASE, common_names, find_relations, name_parts
+from deltafold.language.inner_plans import replace_relations
+from deltafold.language.loops.recursion import run_plan
+from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.language.unread import Placeholders
 from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
 from deltafold.spark import catalyst
@@ -33,8 +34,6 @@ MOST_PARTS = 3
 UNVERSIONED = {"LogicalRelation", "DataSourceV2Relation"}
 READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
 _PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
-_PART = r"(?:\w+|`(?:[^`]|``)*`)"
-_STREAM = re.compile(rf"STREAM\s*(\()?\s*{_PART}(?:\s*\.\s*{_PART})*(?(1)\s*\))", re.IGNORECASE)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
@@ -113,22 +112,19 @@ class GraphReader:
                     "spark.readStream.option."
                 )
             relations.append(relation)
-        texts = dict[tuple[Parts, bool], str]()
-        taken = common_names(plan)
-        edits: list[tuple[int, int, str]] = []
+        views, found = dict[tuple[Parts, bool], J](), dict[int, J]()
         for relation in relations:
             parts, streaming = name_parts(relation), bool(relation.isStreaming())
             what = self.graph.complete(parts), streaming
-            if what not in texts:
-                view = name_view(parts, taken)
-                taken.add(view.lower())
+            if what not in views:
+                view = f"table_{len(views)}_of_deltafold"
                 rows = self._read(parts, {} if streaming else None)
                 catalyst.frame(session, catalyst.analysed_plan(rows)).createOrReplaceTempView(view)
-                texts[what] = f"STREAM {quoted(view)}" if streaming and rows.isStreaming else quoted(view)
-            edits.append((*find_name(text, relation, streaming=streaming), texts[what]))
-        for start, end, replacement in sorted(edits, reverse=True):
-            text = text[:start] + replacement + text[end:]
-        return run_sql(session, text)
+                stream = "STREAM " if streaming and rows.isStreaming else ""
+                views[what] = catalyst.parse_plan(spark, f"SELECT * FROM {stream}{view}").child()
+            named = self.graph.name_columns(parts, views[what])
+            found[int(relation.origin().startIndex().get())] = named
+        return run_plan(session, replace_relations(spark, plan, found))
 
     def _read(self, parts: Parts, options: Mapping[str, Any] | None = None) -> DataFrame:
         """Return the frame of a name; options: of a stream."""
@@ -208,6 +204,12 @@ class Graph:
             complete = written = ("delta", "/".join((self.project.tables.rstrip("/"), *written[1:])))
         return Relation(parts=complete, written=written, source=source, node=node)
 
+    def name_columns(self, parts: Parts, plan: J) -> J:
+        """Return a plan whose columns may be cited by the whole name of a table, or its last parts, as Spark's are."""
+        whole = self.write_whole(parts)
+        identifier = catalyst.catalyst(self.spark).AliasIdentifier(whole[-1], catalyst.vector(self.spark, whole[:-1]))
+        return catalyst.catalyst(self.spark).plans.logical.SubqueryAlias(identifier, plan)
+
     def evaluate(self, query: str | QueryFunction, leaves: Leaves, inlining: tuple[str, ...] = ()) -> DataFrame:
         """Return the frame of a query over the frames of relations; inlining: the views that are evaluated for it."""
         reader = GraphReader(self, leaves, inlining)
@@ -220,30 +222,6 @@ class Graph:
 
 class CycleError(DeltafoldError):
     """Datasets read each other in a cycle."""
-
-
-def find_name(text: str, relation: J, *, streaming: bool) -> tuple[int, int]:
-    """Return where the name of an unresolved relation, or `STREAM name`, begins and ends in its text.
-
-    Spark gives the place of the name; of a stream, with its alias.
-    """
-    origin = relation.origin()
-    start, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
-    if not streaming:
-        return start, end
-    match = _STREAM.match(text, start)
-    if match is None:
-        raise QueryError(f"query: `{text[start:end]}` is not a plain STREAM. Write STREAM name, or STREAM(name).")
-    return match.span()
-
-
-def name_view(parts: Parts, taken: Collection[str]) -> str:
-    """Return the name of a temporary view for a table: the last part of its name, which columns may cite.
-
-    taken: the names, in lower case, that mean something else in the same text.
-    """
-    name = _OTHER.sub("_", parts[-1])
-    return name if name.lower() not in taken else f"{name}_{len(taken)}_of_deltafold"
 
 
 def check_cycle(node: Dataset | StreamingTable, chain: tuple[str, ...]) -> None:

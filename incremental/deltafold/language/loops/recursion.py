@@ -40,6 +40,11 @@ def run_sql(spark: SparkSession, text: str) -> DataFrame:
     return cast(Any, spark).sql(text) if read is plan else catalyst.frame(spark, read)
 
 
+def run_plan(spark: SparkSession, plan: J) -> DataFrame:
+    """Return the frame of a parsed plan."""
+    return catalyst.frame(spark, _Unions(spark).rewrite(plan, _Around()))
+
+
 @dataclass(frozen=True)
 class _CommonTables:
     """The relations of one WITH; recursive: whether they may name themselves."""
