@@ -44,7 +44,7 @@ soak: $(READY)
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
 
-# The screenshots of docs/how-to/dagster.md.
+# The screenshots of the pages on Dagster.
 screenshots: $(READY) browser
 	DELTAFOLD_DOCS=1 $(BIN)/python -m pytest --long tests/dagster/web/test_theirs.py
 

@@ -195,9 +195,10 @@ def test_no_pipelines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DELTAFOLD_PIPELINES", "")
     monkeypatch.chdir(tmp_path)
     shown = f"There are no pipelines in {tmp_path / 'pipelines'}. Create one: deltafold new NAME. Or see the demo: "
-    result = call("list")
-    assert (result.exit_code, result.stdout) == (0, f"{shown}deltafold demo.\n")
-    assert facts("list") == []
+    for command in ("list", "status"):
+        result = call(command)
+        assert (result.exit_code, result.stdout) == (0, f"{shown}deltafold demo.\n")
+        assert facts(command) == []
     assert call("--pipelines", "mine", "new", "shop").stdout == "Created mine/shop. Run it: deltafold run shop\n"
     assert call("--pipelines", "mine", "list").stdout.splitlines()[2].startswith("shop ")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -117,6 +117,11 @@ def test_an_unknown_pipeline_is_answered_with_the_nearest(tmp_path: Path) -> Non
         catalogue.load("shp", tmp_path)
 
 
+def test_in_a_folder_without_pipelines_the_next_step_is_shown(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"pipeline `shop`: not found in .*: run deltafold new shop, or give"):
+        catalogue.load("shop", tmp_path)
+
+
 def test_a_declaration_that_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / "shop" / "pipeline.yaml").mkdir(parents=True)
     with pytest.raises(DeclarationError, match=r"shop/pipeline\.yaml: it is a folder\. Put a file"):

@@ -548,6 +548,9 @@ def list_(*, as_json: JsonOption = False) -> None:
 def status(*, as_json: JsonOption = False) -> None:
     """Show age, lag, size and interrupted work of each pipeline."""
     pipelines = catalogue.survey_pipelines()
+    if not pipelines:
+        _print([], rendering.render_catalogue(pipelines, catalogue.pipelines_folder()), as_json=as_json)
+        return
     opened: catalogue.Opened = {}
     rows: list[dict[str, Any]] = []
     with show_progress("starting Spark") as say:

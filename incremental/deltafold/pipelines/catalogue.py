@@ -147,7 +147,8 @@ class _Loader:
         if (home / DECLARATION_FILE).is_dir():
             raise DeclarationError(f"{home / DECLARATION_FILE}: it is a folder. Put a file with the declaration there.")
         if not (home / DECLARATION_FILE).is_file():
-            near = parsing.suggest_nearest(name, self.names)
+            new = f"It has no pipelines: run deltafold new {name}, or give another folder by --pipelines."
+            near = parsing.suggest_nearest(name, self.names) if self.names else new
             raise DeclarationError(f"pipeline `{name}`: not found in {self.folder}. {near}")
         declaration = parsing.read_declaration(home / DECLARATION_FILE, os.environ)
         if declaration.datasets is not None:
