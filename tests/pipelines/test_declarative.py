@@ -250,6 +250,22 @@ def test_what_reads_a_failed_streaming_table_is_skipped(shop: Shop) -> None:
     shop.refresh()
 
 
+@night
+@pytest.mark.parametrize("change", ["DELETE FROM {db}.web WHERE id = 1", "UPDATE {db}.web SET kind = 'c' WHERE id = 1"])
+def test_a_stream_whose_source_changed_rows(shop: Shop, change: str) -> None:
+    """It says what heals it, which correcting the data does not."""
+    shop.sql(
+        "CREATE TABLE {db}.web (id INT, kind STRING) USING delta", "INSERT INTO {db}.web VALUES (1, 'a'), (0, 'b')"
+    )
+    shop.write("flows.sql", "CREATE STREAMING TABLE copies AS SELECT id, kind FROM STREAM web;")
+    shop.run()
+    shop.sql(change)
+    assert shop.run()["copies"].error.endswith("begin again with what it has now: --full-refresh copies.")
+    shop.oracles = {"copies": "SELECT id, kind FROM {db}.web"}
+    shop.run(full_refresh=("copies",))
+    shop.check()
+
+
 CRASHING = """
 from pyspark import pipelines as dp
 from pyspark.sql.functions import expr

@@ -26,7 +26,7 @@ QUERIES = (
     "select * from raw.t |> where t.k > 2 |> select raw.t.id",
     "select V1.id from raw.v1",
     "select T.Id, RAW.t.K from Raw.T",
-    "with recursive r(n) as (select 1 union all select n + 1 from r where n < 4) select n, k from r join raw.t on n = id",
+    "with recursive r(n) as (select 1 union all select n + 1 from r where n < 4) select k from r, raw.t where n = id",
     "with recursive r(n) as (select 1 union select n + 1 from r where n < 4) select n, t.k from r join raw.t on n = id",
     "select x.id, y.z from raw.t x, lateral (select t.z from raw2.t where t.id = x.id) y",
     "select id, k in (select t.z from raw2.t where raw2.t.id = raw.t.id) i from raw.t",

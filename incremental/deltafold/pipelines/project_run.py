@@ -45,7 +45,7 @@ from deltafold.refresh.pipeline_run import RunState, refresh_datasets
 from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Resolver
 from deltafold.spark import catalyst
-from deltafold.spark.java_errors import causes, first_line, sentence_of_analysis
+from deltafold.spark.java_errors import causes, conditions, first_line, sentence_of_analysis
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.threads import choose_threads
 
@@ -60,6 +60,7 @@ UNVERSIONED_UNDER_STRICT = (
     "policy incremental_strict: the query reads data without versions, so it is recomputed at each run. Stream that "
     "into a table, or choose another policy."
 )
+CHANGED_ROWS = {"DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"}  # Delta's errors of a stream
 SESSION_CATALOG = "spark_catalog"
 STORAGE = "deltafold.storage"  # a property of streaming tables: the project's storage
 CHECKPOINT = "deltafold.checkpoint"  # the number of the checkpoints of its flows, which a full refresh raises
@@ -559,6 +560,12 @@ def _explain_errors(name: str) -> Generator[None]:
         with explain_lost_spark():
             yield
     except StreamingQueryException as error:
+        if CHANGED_ROWS.intersection(conditions(error)):
+            raise SourceError(
+                f"{name}: its stream stopped: a table that it reads lost or changed rows, and a stream takes new ones "
+                f"alone. Read that table in a materialized view, or begin again with what it has now: --full-refresh "
+                f"{name}."
+            ) from error
         cause = first_line(causes(error)[-1]).rstrip(".")
         raise SourceError(
             f"{name}: its stream stopped: {cause}. Correct the query or the data, and run again."
