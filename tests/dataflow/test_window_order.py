@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.algebra.plan import GroupwiseOp
+from deltafold.dataflow import window_order
 from deltafold.dataflow.lowering import Lowering, Relation
 from deltafold.dataflow.pruning import reach
 from deltafold.dataflow.window_order import find_order
@@ -116,7 +117,7 @@ def random_steps(rng: random.Random) -> list[Step]:
 def test_random_windows(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Protects from rows that a change reaches and that are not compared: ties, NULLs, both directions, all frames."""
     rng = random.Random(seed)
-    monkeypatch.setattr(reach, "FEWEST_ROWS", rng.choice([0, 4]))
+    monkeypatch.setattr(window_order, "LONG_FRAME", rng.choice([0, 4]))
     sandbox.source("t", "k int, at int, d double, v int, s string", random_rows(rng, 40))
     sandbox.source("u", "v int, s string", [(i % 8, f"s{i % 6}") for i in range(9)])
     sandbox.tune(prune_above_bytes=0, **rng.choice([{}, {"broadcast_rows": 0, "broadcast_bytes": 0}]))
@@ -138,10 +139,9 @@ def test_random_windows(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch,
 
 def test_what_a_new_day_computes(sandbox: MemorySandbox, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """Protects from windows over whole partitions, and their comparison, where a day was added at their end."""
-    monkeypatch.setattr(reach, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(window_order, "LONG_FRAME", 1)
     days, keys, before = 50, 4, 6
     sandbox.source("t", "k int, at int, v int", [(k, at, at * k) for k in range(keys) for at in range(days)])
-    sandbox.tune(prune_above_bytes=0)
     moving = f"sum(v) over (partition by k order by at rows between {before} preceding and current row)"
     view = sandbox.view(f"select k, at, {moving} w from t")
     checked(view)

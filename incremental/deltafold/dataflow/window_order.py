@@ -18,6 +18,8 @@ from deltafold.spark.peers import unwrap, window_function
 OF_FRAME = frozenset({"AggregateExpression", "Lag", "Lead", "NthValue", "RowNumber", "Rank", "DenseRank"})
 """Functions that read the rows of their frame alone: not the size of the partition, as `ntile` does."""
 
+LONG_FRAME = 30  # rows
+
 
 @dataclass(frozen=True)
 class WindowOrder:
@@ -29,6 +31,11 @@ class WindowOrder:
     column: Column
     descending: bool
     rows: int | None
+
+    @property
+    def has_long_frames(self) -> bool:
+        """Whether its frames are computed slower than the rows are found that they do not need."""
+        return self.rows is not None and self.rows >= LONG_FRAME
 
 
 def find_order(node: GroupwiseOp) -> WindowOrder | None:

@@ -141,7 +141,9 @@ class Pruning:
 
     def order(self, node: GroupwiseOp) -> WindowOrder | None:
         """Return the order of a window that leaves the rows before a change as they are, where that pays off."""
-        return find_order(node) if self.pays_off(node.child) else None
+        order = find_order(node)
+        pays_off = order is not None and (order.has_long_frames or self.pays_off(node.child))
+        return order if pays_off else None
 
     def rewinds(self, plan: Plan) -> bool:
         """Return whether `before` of a plan is computed from `after` minus the change, so that it is read once."""

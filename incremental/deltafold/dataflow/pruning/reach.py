@@ -20,7 +20,6 @@ from deltafold.dataflow.window_order import WindowOrder
 from deltafold.spark.catalyst import J
 
 SINCE, TOUCHED, IN_TAIL, NEARNESS = "__since", "__touched_", "__in_tail", "__nearness"  # names of columns
-FEWEST_ROWS = 30  # a frame of fewer rows is computed faster than the rows are found that it does not need
 
 
 class Reach(Protocol):
@@ -79,7 +78,7 @@ class KeyReach:
     def with_rows_before(self, side: Relation, columns: Sequence[Column]) -> Relation:
         """Return the tail of rows that have these keys and columns, and what the window's functions read before it."""
         order = self.order
-        if order is None or order.rows is None or order.rows < FEWEST_ROWS:
+        if order is None or order.rows is None or not order.has_long_frames:
             return side
         names = [column.name for column in columns]
         rows = self.lowering.frame(side, list(zip(columns, names, strict=True)))
