@@ -29,6 +29,7 @@ READS_ROWS: Mapping[str, int | str] = {
     "lag(v, 2, v) over (partition by k order by at)": 2,
     "lead(v, -2) over (partition by k order by at)": 2,
     "lag(v) ignore nulls over (partition by k order by at)": ANY_NUMBER,
+    "lead(v, -2) ignore nulls over (partition by k order by at)": ANY_NUMBER,
     "sum(v) over (partition by k order by at)": ANY_NUMBER,
     "count(v) over (partition by k order by at rows between unbounded preceding and 3 preceding)": ANY_NUMBER,
     "sum(v) over (partition by k order by at range between 5 preceding and current row)": ANY_NUMBER,

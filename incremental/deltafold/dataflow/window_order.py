@@ -64,7 +64,7 @@ def _rows_before(function: J, frame: J) -> float | None:
     lower, upper = (_distance(edge, by_rows=by_rows) for edge in (frame.lower(), frame.upper()))
     if upper is None or upper > 0:
         return None
-    skips_nulls = catalyst.kind(function) == "Lag" and bool(unwrap(function).ignoreNulls())
+    skips_nulls = catalyst.kind(function) in ("Lag", "Lead") and bool(unwrap(function).ignoreNulls())
     return float("inf") if lower is None or skips_nulls else max(0.0, -lower)
 
 
@@ -77,7 +77,7 @@ def _distance(edge: J, *, by_rows: bool) -> float | None:
             return float("-inf")
         case "UnboundedFollowing":
             return float("inf")
-        case _ if by_rows and edge.foldable():
-            return float(edge.eval(None))
+        case _ if by_rows and edge.foldable() and (rows := edge.eval(None)) is not None:
+            return float(rows)
         case _:
             return None
