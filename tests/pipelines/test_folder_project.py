@@ -87,6 +87,7 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
     assert "Did you mean `paid`?" in call("run", "shop", "--select", "payd").stderr
     assert '"best": 14' in call("show", "shop/best", "--json").stdout
     assert call("verify", "shop/by_shop").exit_code == 0
+    assert "/warehouse/views/best/" in call("path", "shop/best").stdout
     assert "Did you mean `best`?" in call("show", "shop/bst").stderr
     with pytest.raises(DeclarationError, match=r"it has datasets\. Name one, shop/DATASET"):
         catalogue.load("shop")

@@ -478,9 +478,13 @@ def show(
 
 
 @app.command()
-def path(name: NameArgument, *, as_json: JsonOption = False) -> None:
-    """Print the path of the answer's current Delta table (starts no Spark for a local one)."""
-    address = catalogue.address(catalogue.load(name))
+def path(name: ViewArgument, *, as_json: JsonOption = False) -> None:
+    """Print the path of the answer's current Delta table (starts no Spark for that of a local pipeline)."""
+    if DATASET in name:
+        with project.open_dataset(name) as view:
+            address = view.address
+    else:
+        address = catalogue.address(catalogue.load(name))
     _print(asdict(address), address.path, as_json=as_json)
 
 
