@@ -33,5 +33,5 @@ def test_shop(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_tpcdi(spark: SparkSession, tmp_path: Path) -> None:
     contest = Contest(spark)
-    tpcdi.one(contest, spark, tmp_path, 0.1, verify=True)
+    tpcdi.one(contest, spark, tmp_path, 0.1, "auto", verify=True)
     assert len(contest.of("scale 0.1", "one run", "batch-later")) == 2
