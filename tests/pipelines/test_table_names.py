@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
+from deltafold.algebra.errors import QueryError
 from deltafold.pipelines.graph import Graph, Leaves, Relation
 from deltafold.pipelines.project import Project
 
@@ -47,10 +49,8 @@ def tables(spark: SparkSession) -> Iterator[None]:
         spark.sql(f"drop database {name} cascade")
 
 
-@pytest.mark.usefixtures("tables")
-@pytest.mark.parametrize("query", QUERIES)
-def test_columns_are_found_as_in_spark(spark: SparkSession, tmp_path: Path, query: str) -> None:
-    """Protects from a column that names a table and is found in another one, and from valid names that are refused."""
+def evaluate(spark: SparkSession, folder: Path, query: str) -> DataFrame:
+    """Evaluate a query of a project without datasets, over the tables of the catalog."""
 
     def table(relation: Relation) -> DataFrame:
         return spark.table(relation.sql)
@@ -58,8 +58,31 @@ def test_columns_are_found_as_in_spark(spark: SparkSession, tmp_path: Path, quer
     def stream(relation: Relation, options: object) -> DataFrame:
         raise AssertionError(relation)
 
-    graph = Graph(spark, Project(name="p", folder=tmp_path, storage=str(tmp_path), datasets=()), lambda _: None)  # type: ignore[arg-type]
-    answer = graph.evaluate(query, Leaves(table=table, stream=stream))
+    graph = Graph(spark, Project(name="p", folder=folder, storage=str(folder), datasets=()), lambda _: StructType())
+    return graph.evaluate(query, Leaves(table=table, stream=stream))
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("query", QUERIES)
+def test_columns_are_found_as_in_spark(spark: SparkSession, tmp_path: Path, query: str) -> None:
+    """Protects from a column that names a table and is found in another one, and from valid names that are refused."""
+    answer = evaluate(spark, tmp_path, query)
     expected = spark.sql(query) if "union select" not in query else spark.sql(query.replace("union", "union all"))
     assert answer.dtypes == expected.dtypes
     assert sorted(answer.collect(), key=str) == sorted(expected.collect(), key=str)
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from raw.t version as of 1",
+        "with a as (select * from raw.t timestamp as of '2026-01-01') select * from a",
+    ],
+)
+def test_a_version_in_a_query_is_refused(spark: SparkSession, tmp_path: Path, query: str) -> None:
+    """Protects from a table of the session's that has the name of a project's, which has no such version."""
+    with pytest.raises(
+        QueryError, match=r"^query: it reads raw\.t at a version of its own\. Read it without"
+    ):
+        evaluate(spark, tmp_path, query)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from deltafold.algebra.errors import QueryError
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
+
+AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves of a parsed plan that contain a table
 
 
 def has_subquery(spark: SparkSession, expression: J) -> bool:
@@ -58,18 +61,34 @@ def replace_all_inner_plans(spark: SparkSession, plan: J, replace: Callable[[J],
 
 
 def replace_relations(spark: SparkSession, plan: J, found: Mapping[int, J]) -> J:
-    """Return a parsed plan with other plans for some of its relations; found: by where they begin in the text."""
+    """Return a parsed plan with other plans for some of its relations; found: by where they begin in the text.
+
+    Raises QueryError for one that is read at a version, which no other plan has.
+    """
     match catalyst.kind(plan):
         case "UnresolvedRelation":
             return found.get(int(plan.origin().startIndex().get()), plan)
         case "UnresolvedWith":
             relations = [
-                catalyst.jvm(spark).scala.Tuple3(each._1(), replace_relations(spark, each._2(), found), each._3())
+                make_common_table(spark, each._1(), replace_relations(spark, each._2(), found), each._3())
                 for each in catalyst.sequence(plan.cteRelations())
             ]
-            logical = catalyst.catalyst(spark).plans.logical
-            plan = logical.UnresolvedWith(plan.child(), catalyst.vector(spark, relations), plan.allowRecursion())
+            plan = make_with(spark, plan.child(), relations, recursive=bool(plan.allowRecursion()))
+        case kind if kind in AT_A_VERSION:
+            name = ".".join(map(str, catalyst.sequence(plan.relation().multipartIdentifier())))
+            raise QueryError(f"query: it reads {name} at a version of its own. Read it without a version.")
         case _:
             pass
     plan = replace_children(spark, plan, lambda child: replace_relations(spark, child, found))
     return replace_inner_plans(spark, plan, lambda inner, _: replace_relations(spark, inner, found))
+
+
+def make_common_table(spark: SparkSession, name: J | str, plan: J, limit: J) -> J:
+    """Return a common table expression of a parsed WITH; limit: an option, of the levels of a recursion."""
+    return catalyst.jvm(spark).scala.Tuple3(name, plan, limit)
+
+
+def make_with(spark: SparkSession, child: J, relations: Sequence[J], *, recursive: bool) -> J:
+    """Return a parsed WITH over its common table expressions; recursive: whether they may name themselves."""
+    logical = catalyst.catalyst(spark).plans.logical
+    return logical.UnresolvedWith(child, catalyst.vector(spark, relations), recursive)

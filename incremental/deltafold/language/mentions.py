@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.monoids.declared import MARK
+from deltafold.language.inner_plans import AT_A_VERSION
 from deltafold.language.query_language import LanguageQuery
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
@@ -34,7 +35,6 @@ CASE = "spark.sql.caseSensitive"
 WITHOUT_TABLES = {
     "OneRowRelation", "LocalRelation", "ResolvedInlineTable", "UnresolvedInlineTable", "UnresolvedTableValuedFunction",
 }  # fmt: skip
-AT_A_VERSION = {"RelationTimeTravel", "RelationChanges"}  # leaves that contain a table
 NAMELESS = "PlanWithUnresolvedIdentifier"
 COMPUTED = ""  # a placeholder for the name of such a table
 PythonParameter = inspect.Parameter

@@ -124,7 +124,7 @@ class GraphReader:
                 views[what] = catalyst.parse_plan(spark, f"SELECT * FROM {stream}{view}").child()
             named = self.graph.name_columns(parts, views[what])
             found[int(relation.origin().startIndex().get())] = named
-        return run_plan(session, replace_relations(spark, plan, found))
+        return run_plan(session, replace_relations(spark, plan, found), text)
 
     def _read(self, parts: Parts, options: Mapping[str, Any] | None = None) -> DataFrame:
         """Return the frame of a name; options: of a stream."""

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from deltafold.algebra.errors import QueryError
-from deltafold.language.inner_plans import replace_children, replace_inner_plans
+from deltafold.language.inner_plans import make_common_table, make_with, replace_children, replace_inner_plans
 from deltafold.language.loops.functions import recursive_union
 from deltafold.language.mentions import CASE, find_tables
 from deltafold.spark import catalyst
@@ -40,9 +40,9 @@ def run_sql(spark: SparkSession, text: str) -> DataFrame:
     return cast(Any, spark).sql(text) if read is plan else catalyst.frame(spark, read)
 
 
-def run_plan(spark: SparkSession, plan: J) -> DataFrame:
-    """Return the frame of a parsed plan."""
-    return catalyst.frame(spark, _Unions(spark).rewrite(plan, _Around()))
+def run_plan(spark: SparkSession, plan: J, text: str) -> DataFrame:
+    """Return the frame of a parsed plan; text: the query that it was parsed from."""
+    return catalyst.frame(spark, _Unions(spark).rewrite(plan, _Around()) if KEYWORD in text.lower() else plan)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Unions:
                 return self._answer(recursion, around)
             around = replace(around, looping=around.looping | {name.lower()})
         new = self.rewrite(body, around)
-        return relation if new is body else self._common_table(name, new, relation._3())
+        return relation if new is body else make_common_table(self._spark, name, new, relation._3())
 
     def _recursion(self, relation: J) -> _Recursion | None:
         """Return the recursion of a relation that names itself, None for one by UNION ALL, or without an end."""
@@ -217,10 +217,7 @@ class _Unions:
     def _name_rows(self, name: str, rows: DataFrame) -> J:
         """Return a common table expression of this name that gives these rows."""
         alias = catalyst.module(self._logical, "SubqueryAlias").apply(name, catalyst.analysed_plan(rows))
-        return self._common_table(name, alias, catalyst.none(self._spark))
-
-    def _common_table(self, name: str, plan: J, limit: J) -> J:
-        return catalyst.jvm(self._spark).scala.Tuple3(name, plan, limit)
+        return make_common_table(self._spark, name, alias, catalyst.none(self._spark))
 
     def _with(self, child: J, common: _CommonTables) -> J:
-        return self._logical.UnresolvedWith(child, catalyst.vector(self._spark, common.relations), common.recursive)
+        return make_with(self._spark, child, common.relations, recursive=common.recursive)
