@@ -211,11 +211,7 @@ def define_step(
         pool=step.pool,
         op_tags=op_tags,
     )
-    return register(define(complete_body(name, body or _refresh, step.resource_key)), step)
-
-
-def _refresh(context: dg.AssetExecutionContext) -> Iterator[Result]:
-    yield from refresh_assets(context)
+    return register(define(complete_body(name, body or refresh_assets, step.resource_key)), step)
 
 
 def refresh_assets(context: dg.AssetExecutionContext) -> Iterator[Result]:
