@@ -45,6 +45,14 @@ def declare(folder: Path, more: str = DAILY, sql: str = SQL, besides: str = "") 
     return catalogue.load("sales", folder)
 
 
+def declare_readers(folder: Path) -> None:
+    """Declare `sales`, `top` that reads it and has a tag, and `other` over a table of others."""
+    declare(folder)
+    top = "tags: [nightly]\nsources:\n  sales: {view: sales}\n"
+    write(folder, "top", top, sql="SELECT count(*) AS n FROM sales")
+    write(folder, "other", "sources:\n  towns: {delta: t}\n", sql="SELECT * FROM towns")
+
+
 def drop(pipeline: catalogue.Pipeline, key: str, sales: Iterable[Sale], file: str = "sales.csv") -> Path:
     """Write one file into a partition's folder, replacing one of the same name."""
     folder = pipeline.folder / "data" / f"day={key}"

@@ -10,7 +10,6 @@ import deltafold.dagster as df
 from deltafold.algebra.errors import UsageError
 from tests.dagster import sales
 from tests.dagster.test_project import Pretended, revenue
-from tests.pipelines.declared import write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
@@ -34,10 +33,7 @@ class Asked(df.RefreshConfig):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Pipelines of which `top` reads `sales`."""
-    sales.declare(tmp_path)
-    top = "tags: [nightly]\nsources:\n  sales: {view: sales}\n"
-    write(tmp_path, "top", top, sql="SELECT count(*) AS n FROM sales")
-    write(tmp_path, "other", "sources:\n  towns: {delta: t}\n", sql="SELECT * FROM towns")
+    sales.declare_readers(tmp_path)
     DONE.clear()
     return tmp_path
 

@@ -10,7 +10,6 @@ from deltafold.algebra.errors import UsageError
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.dagster import sales
 from tests.dagster.test_project import QUERY, Pretended, revenue
-from tests.pipelines.declared import write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
@@ -21,10 +20,7 @@ pytestmark = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Pipelines of which `top` reads `sales`."""
-    sales.declare(tmp_path)
-    top = "tags: [nightly]\nsources:\n  sales: {view: sales}\n"
-    write(tmp_path, "top", top, sql="SELECT count(*) AS n FROM sales")
-    write(tmp_path, "other", "sources:\n  towns: {delta: t}\n", sql="SELECT * FROM towns")
+    sales.declare_readers(tmp_path)
     return tmp_path
 
 
