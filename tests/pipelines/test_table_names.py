@@ -82,7 +82,5 @@ def test_columns_are_found_as_in_spark(spark: SparkSession, tmp_path: Path, quer
 )
 def test_a_version_in_a_query_is_refused(spark: SparkSession, tmp_path: Path, query: str) -> None:
     """Protects from a table of the session's that has the name of a project's, which has no such version."""
-    with pytest.raises(
-        QueryError, match=r"^query: it reads raw\.t at a version of its own\. Read it without"
-    ):
+    with pytest.raises(QueryError, match=r"^query: it reads raw\.t at a version of its own\. Read it without"):
         evaluate(spark, tmp_path, query)
