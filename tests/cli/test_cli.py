@@ -266,6 +266,9 @@ def test_new_takes_a_query_over_delta_tables(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.chdir(tmp_path)
     Path("q.sql").write_text("SELECT k, count(*) AS n FROM orders JOIN old USING (k) GROUP BY k")
     options = "--sql", "q.sql", "--delta", "lake/orders", "--delta", "old=s3a://bucket/archive"
+    assert "there is no Delta table at lake/orders" in call("new", "counts", *options).stderr
+    for name in ("orders", "my-orders"):
+        (tmp_path / "lake" / name / "_delta_log").mkdir(parents=True)
     assert call("new", "counts", *options).exit_code == 0
     pipeline = catalogue.load("counts", tmp_path / "mine")
     assert pipeline.query.text == Path("q.sql").read_text()

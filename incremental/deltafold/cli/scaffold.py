@@ -106,6 +106,8 @@ def make_of_query(name: str, folder: Path, sql: Path, tables: Sequence[str]) -> 
             raise DeclarationError(f"--delta {table}: {source!r} is not the name of a source. Write SOURCE=PATH.")
         if source in sources:
             raise DeclarationError(f"--delta {table}: {source} is named twice. Remove one of them.")
+        if not is_uri(path) and not (Path(path) / "_delta_log").is_dir():
+            raise DeclarationError(f"--delta {table}: there is no Delta table at {path}. Correct the path.")
         sources[source] = {"delta": path if is_uri(path) else str(Path(path).absolute())}
     declaration = yaml.safe_dump({"sources": sources}, sort_keys=False, allow_unicode=True)
     return _create(name, folder, {"pipeline.yaml": declaration, "query.sql": query})
