@@ -110,12 +110,14 @@ def _words(report: Report, note: Note) -> str:
 
 
 def _subject_words(report: Report, note: Subject) -> str:
-    """Return what a report is about."""
+    """Return what a report is about; the first epoch of a later generation, as where the mode changed, says so."""
     epoch = f"epoch {report.epoch}"
     copy = f"as {epoch} of generation {report.generation}, {report.seconds:.1f} s"
     match note:
         case EpochRan():
-            return f"{epoch} {report.verdict}, {_work(report)}"
+            begins = report.epoch == 1 and report.generation > 1 and report.verdict != "rebuilt"
+            which = f"{epoch} of generation {report.generation}" if begins else epoch
+            return f"{which} {report.verdict}, {_work(report)}"
         case ChunksRan(first=first, last=last, of=of):
             which = f"chunk {last}" if first == last else f"chunks {first} to {last}"
             return f"{epoch} {report.verdict} ({which} of {of}), {_work(report)}"
