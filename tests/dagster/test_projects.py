@@ -173,7 +173,8 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
         (home / "datasets" / "by_shop.sql").write_text("select shop, id / amount from paid where sum(id) > 1")
         done = materialise([datasets], instance=instance)
         [failure] = [event for event in done.all_node_events if event.is_step_failure]
-        assert not done.success and "by_shop.sql, line 1: by_shop: " in str(failure.step_failure_data)
+        assert not done.success and "by_shop.sql, line 1: Spark cannot analyse" in str(failure.step_failure_data)
+        assert [*events(done)] == ["shop/landed/orders", "shop/paid"]  # what does not read it
 
 
 class Retried(df.SparkResource):

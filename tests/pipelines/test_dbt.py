@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.pipelines.dbt import load_project
+from deltafold.pipelines.dbt import describe_project, load_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project_run import OpenProject, Selection, run_project
 from tests.properties.comparing import difference
@@ -81,15 +81,21 @@ def test_refusals(tmp_path: Path) -> None:
         model("wrong", "select 1 a", "table", config={"meta": {"deltafold": {"refresh_policy": "daily"}}}),
         full_refresh=False,
     )
-    assert [text.split(": ", 1)[1].partition(". ")[0] for text in load_project(manifest).refusals] == [
-        "learned: it is a model in python",
-        "parsed: it is not compiled",
-        "other: the materialization dynamic_table is not supported",
-        "wrong: unknown meta.deltafold.refresh_policy 'daily'",
-        "incremental models (facts): nothing shows that they were compiled without dbt's own filter",
+    project = load_project(manifest)
+    assert [each.refusal.partition(". ")[0] for each in project.datasets] == [
+        "",
+        "it is a model in python",
+        "it is not compiled",
+        "the materialization dynamic_table is not supported",
+        "unknown meta.deltafold.refresh_policy 'daily'",
     ]
+    with pytest.raises(DeclarationError, match=r"learned\.sql, line 1: `shop`.`learned`: it is a model in python"):
+        describe_project(manifest)
     (manifest.parent / "run_results.json").unlink()
-    assert len(load_project(manifest).refusals) == 5
+    for refused in (project, load_project(manifest)):
+        assert [text.split(": ", 1)[1].partition(". ")[0] for text in refused.refusals] == [
+            "incremental models (facts): nothing shows that they were compiled without dbt's own filter"
+        ]
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"nodes": {}}'])
@@ -102,7 +108,10 @@ def test_what_is_no_manifest(tmp_path: Path, text: str | None) -> None:
 
 
 def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path: Path) -> None:
-    """Three layers over two sources that are in no catalog, one of which dbt replaces; a view is inlined."""
+    """Three layers over two sources that are in no catalog, one of which dbt replaces; a view is inlined.
+
+    A model that is refused stops its readers alone.
+    """
     schema, raw, sql = f"dbt_{uuid4().hex[:8]}", tmp_path / "lake" / "raw", cast(Any, spark).sql
 
     def write(name: str, query: str) -> None:
@@ -126,6 +135,8 @@ def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path
             "table",
             schema,
         ),
+        model("learned", "pandas", "table", schema, language="python"),
+        model("guesses", f"select * from `{schema}`.learned", "table", schema),
     )
     oracle = by_customer.replace(f"`{schema}`.`stg_orders`", f"({staged})")
     try:
@@ -136,11 +147,14 @@ def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path
                 sql(f"delete from delta.`{raw / 'orders'}` where id in (1, 4)")
                 write("customers", "select * from values (0, 'it'), (1, 'fr'), (8, 'de') t(id, country)")
             opened = OpenProject(load_project(manifest, str(tmp_path / "lake")), spark)
-            opened.open()
+            opened.open_possible()
             report = run_project(opened, Selection(), None)
-            assert [(each.name, each.outcome) for each in report.datasets] == [
-                (f"`{schema}`.`{name}`", "refreshed") for name in ("by_customer", "by_country")
-            ], [each.sentence for each in report.datasets]
+            assert {each.name.split("`")[3]: each.outcome for each in report.datasets} == {
+                "by_customer": "refreshed",
+                "by_country": "refreshed",
+                "learned": "failed",
+                "guesses": "skipped",
+            }, [each.sentence for each in report.datasets]
             batch = oracle
             for name in ("orders", "customers"):
                 batch = batch.replace(f"raw.{name}", f"delta.`{raw / name}`")

@@ -490,6 +490,12 @@ def test_the_commands_run_a_project(mixed: Shop, monkeypatch: pytest.MonkeyPatch
     assert "above: skipped because broken failed" in done.stdout
     assert "7 datasets: 2 refreshed, 3 nothing to do, 1 failed, 1 skipped; " in done.stdout
     mixed.check()
+    shown = json.loads(call("show", "revenue_de", "--json").stdout)  # in the folder of the project
+    assert len(shown) == mixed.table("revenue_de").count() > 0
+    assert call("verify", "revenue_de", "--spec", str(mixed.folder / "spark-pipeline.yml")).exit_code == 0
+    assert "it has no dataset `revenue_d`. Did you mean `revenue_de`?" in call("explain", "revenue_d").stderr
+    states = {row["name"]: row["state"] for row in json.loads(call("status", "--json").stdout)}
+    assert states["revenue_de"] == "up to date" and states["broken"] == "never refreshed"
     assert call("run", "--refresh", "nothing").exit_code == 2
     assert call("run", "--full-refresh-all", "--refresh", "segments").exit_code == 2
 

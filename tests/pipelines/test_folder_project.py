@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltafold.cli import exit_codes
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
+from deltafold.pipelines.project import refuse_datasets
 from tests.cli.calling import call
 
 DECLARATION = """\
@@ -99,10 +101,14 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
         ("datasets/orders.sql", "select 1", "there is a source `orders`, too"),
         ("datasets/Bad.sql", "select 1", "invalid name of a dataset"),
         ("datasets/empty.sql", "-- deltafold: policy=auto\n", "it is empty"),
-        ("datasets/best.sql", "select 1\n-- deltafold: polcy=auto", "line 2: unknown option `polcy`. Did you mean"),
-        ("datasets/best.sql", "-- deltafold: policy=daily\nselect 1", "line 1: policy: "),
-        ("datasets/by_shop.sql", "-- deltafold: tags=a\nselect 1", "line 1: `tags` is declared twice"),
-        ("datasets/best.sql", "-- deltafold: incremental\nselect 1", "line 1: `incremental` is not an option"),
+        (
+            "datasets/best.sql",
+            "select 1\n-- deltafold: polcy=auto",
+            "line 2: best: unknown option `polcy`. Did you mean",
+        ),
+        ("datasets/best.sql", "-- deltafold: policy=daily\nselect 1", "line 1: best: policy: "),
+        ("datasets/by_shop.sql", "-- deltafold: tags=a\nselect 1", "line 1: by_shop: `tags` is declared twice"),
+        ("datasets/best.sql", "-- deltafold: incremental\nselect 1", "line 1: best: `incremental` is not an option"),
         ("pipeline.yaml", DECLARATION.replace("by_shop:", "by_shp:"), "options.by_shp: there is no such dataset. Did"),
         ("pipeline.yaml", DECLARATION + "chunk: 2g\n", "`chunk` is for a pipeline of one query"),
         ("pipeline.yaml", DECLARATION + "check: {schedule: 0 4 * * *}\n", "`check.schedule` is for a pipeline of one"),
@@ -121,15 +127,78 @@ def test_refusals(home: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(message)):
         folder_project.describe_project(home)
     try:
-        refusals = "\n".join(folder_project.load_project(home).refusals)
+        project = folder_project.load_project(home)
+        refusals = "\n".join((*project.refusals, *refuse_datasets(project.datasets)))
     except DeclarationError as error:
         refusals = str(error)
     assert message in refusals
 
 
-def test_a_query_reads_declared_sources_alone(spark: SparkSession, in_memory: Lake, home: Path) -> None:
-    (home / "datasets" / "best.sql").write_text("select * from by_shp")
+def test_a_refused_dataset_stops_its_readers_alone(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    """In a run; `dry-run` names every refusal at once, of the analysis and of a policy, and nothing is refreshed."""
+    (home / "datasets" / "by_shop.sql").write_text("select * from by_shp")
+    (home / "datasets" / "unpaid.sql").write_text("-- deltafold: policy=incremental\nselect * from orders limit 1")
+    (home / "datasets" / "empty.sql").write_text("")
+    checked = call("dry-run", "shop")
+    assert checked.exit_code == exit_codes.USAGE
+    assert [line.partition(".sql")[0].rpartition("/")[-1] for line in checked.stderr.splitlines()[-3:]] == [
+        "by_shop",
+        "empty",
+        "unpaid",
+    ]
     result = call("run", "shop")
     assert result.exit_code == exit_codes.USAGE
-    assert "best.sql, line 1: best: query: it reads by_shp, which is not a dataset" in result.stderr
-    assert "Did you mean `by_shop`?" in result.stderr
+    shown = {line.partition(".sql")[0].rpartition("/")[-1]: line for line in result.stdout.splitlines()}
+    assert (
+        "by_shop.sql, line 1: by_shop: failed with QueryError: query: it reads by_shp, which is not a" in result.stdout
+    )
+    assert "Did you mean `by_shop`?" in result.stdout
+    assert "unpaid: failed with RefusedError: " in shown["unpaid"] and "Instead: add ORDER BY" in shown["unpaid"]
+    assert "empty.sql, line 1: empty: failed with QueryError: it is empty. Write the query there." in result.stdout
+    assert "best: skipped because by_shop failed" in result.stdout
+    assert "1 refreshed, 3 failed, 1 skipped" in result.stdout
+    assert len(json.loads(call("show", "shop/paid", "--json").stdout)) == 2
+    assert "by_shop.sql, line 1: by_shop: query: it reads by_shp" in call("show", "shop/by_shop").stderr
+    states = {row["name"]: row["state"] for row in json.loads(call("status", "--json").stdout)}
+    assert states == {
+        "shop/best": "failing",
+        "shop/by_shop": "failing",
+        "shop/empty": "failing",
+        "shop/paid": "up to date",
+        "shop/unpaid": "failing",
+    }
+    assert "5 datasets: best, by_shop, empty, paid, unpaid" in call("list").stdout
+
+
+def test_a_source_that_cannot_be_landed_stops_its_readers_alone(
+    spark: SparkSession, in_memory: Lake, home: Path
+) -> None:
+    """Whether it was landed before or not."""
+    stores = '  stores:\n    files: {path: data/stores, format: csv, schema: "shop STRING, town STRING"}\n'
+    (home / "pipeline.yaml").write_text(DECLARATION.replace("policy: auto\n", f"{stores}policy: auto\n"))
+    (home / "datasets" / "towns.sql").write_text("select town, count(*) n from stores group by town")
+    (home / "datasets" / "sold.sql").write_text("select town, total from by_shop join stores using (shop)")
+    for repeated in range(2):
+        result = call("run", "shop")
+        assert result.exit_code == exit_codes.DATA
+        assert "FAILED stores: failed with SourceError: " in result.stdout
+        assert "sold: skipped because stores failed" in result.stdout
+        assert "towns: skipped because stores failed" in result.stdout
+        done = "4 refreshed" if not repeated else "4 nothing to do"
+        assert f"7 datasets: {done}, 1 failed, 2 skipped" in result.stdout
+    (home / "data" / "stores").mkdir()
+    (home / "data" / "stores" / "a.csv").write_text("shop,town\nx,Oslo\n")
+    assert call("run", "shop").exit_code == 0
+    assert rows(spark, in_memory, home, "sold") == [("Oslo", 5)]
+    (home / "data" / "stores" / "a.csv").unlink()
+    (home / "data" / "stores").rmdir()
+    result = call("run", "shop")
+    assert "2 skipped" in result.stdout and result.exit_code == exit_codes.DATA
+
+
+def test_datasets_in_a_cycle_stop_their_readers_alone(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+    (home / "datasets" / "by_shop.sql").write_text("select best total, count(*) n from best group by best")
+    result = call("run", "shop")
+    assert result.exit_code == exit_codes.USAGE
+    assert "the datasets read each other in a cycle (best → by_shop → best). Remove one." in result.stdout
+    assert "2 refreshed, 1 failed, 1 skipped" in result.stdout

@@ -61,7 +61,8 @@ ChunkOption = Annotated[
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 DATASET = "/"  # between the name of a pipeline and that of one of its datasets
 ViewArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The pipeline's name, or PIPELINE/DATASET.", show_default=False)
+    str,
+    typer.Argument(metavar="NAME", help="A pipeline, PIPELINE/DATASET, or a project's dataset.", show_default=False),
 ]
 SampleOption = Annotated[
     str,
@@ -172,8 +173,12 @@ def new(
     ] = None,
 ) -> None:
     """Create a working pipeline: of a query over Delta tables (--sql, --delta), of a file (--from), or of samples."""
-    if (sql is None) != (not delta) or (sql is not None and mrql):
-        raise typer.BadParameter("--sql and --delta: they need each other, and exclude --mrql. Correct them.")
+    if sql is not None and mrql:
+        raise typer.BadParameter("--sql: it cannot be combined with --mrql. Remove one of them.")
+    if sql is not None and not delta:
+        raise typer.BadParameter("--sql: it needs the tables that the query reads. Add --delta SOURCE=PATH for each.")
+    if delta and sql is None:
+        raise typer.BadParameter("--delta: it needs the query over the table. Add --sql FILE.")
     if file is not None and (sql is not None or mrql):
         raise typer.BadParameter("--from: it cannot be combined with --sql, --delta or --mrql. Remove one of them.")
     folder = catalogue.home_of_new()
@@ -269,7 +274,8 @@ def run(
         return
     if spec or dbt or refresh or full_refresh or full_refresh_all or select or exclude:
         raise typer.BadParameter(
-            "--spec, --dbt, --select, --refresh and --full-refresh are for a project. Leave NAME out."
+            f"--spec, --dbt, --select, --exclude, --refresh and --full-refresh are for many datasets, and {name} is a "
+            "pipeline of one query. Leave NAME or them out."
         )
     if partition and not land:
         raise typer.BadParameter("--partition: it cannot be combined with --no-land. Remove one of them.")
@@ -324,7 +330,7 @@ def _run_project(
     with opening as (opened, say):
         landings = opened.land(say) if land else ()
         opened.check()
-        opened.open(selection.work(opened.reads))
+        opened.open_possible(selection.work(opened.reads))
         report = run_project(opened, selection, rendering.show_datasets(say))
     text = "\n".join([*map(rendering.render_landing, landings), project.render_pipeline(report)])
     facts = {"landings": [asdict(landing) for landing in landings]} if landings else {}
@@ -352,9 +358,9 @@ def dry_run(
     with _project_of(spec, dbt, tables, name) as (opened, say):
         from deltafold.pipelines.project_run import Selection
 
-        opened.check()
+        unknown = opened.open(create=False)
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
-        text = project.render_graph(opened, opened.open(selected, create=False), selected)
+        text = project.render_graph(opened, unknown, selected)
         if describe:
             from deltafold.pipelines.project_files import write_description
 
@@ -407,22 +413,27 @@ def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOptio
     _print(json.loads(report.to_json()), rendering.render_report(report), as_json=as_json)
 
 
-@contextmanager
-def _open_view(name: str, check: Callable[[catalogue.Pipeline], object] | None = None) -> Generator[View]:
-    """Open the view of a pipeline, or of one of its datasets, for little work; check: as of `open_pipeline`."""
+def _find_dataset(
+    name: str, spec: Path | None, dbt: Path | None, tables: str | None
+) -> AbstractContextManager[View] | None:
+    """Return the view of one dataset, not yet opened: of the project that the options name, of a pipeline with
+    datasets (PIPELINE/DATASET), or of the spark-pipeline.yml around this folder. None for a pipeline of one query.
+    """
+    if spec or dbt or tables:
+        return project.open_dataset(_project_of(spec, dbt, tables), name)
     if DATASET in name:
-        with project.open_dataset(name) as view:
-            yield view
-    else:
-        with open_pipeline(name, brief=True, check=check) as opened:
-            yield opened.view
+        pipeline, _, dataset = name.partition(DATASET)
+        return project.open_dataset(project.open_folder_project(pipeline), dataset)
+    if name not in catalogue.names() and (found := project.find_spec(Path.cwd())) is not None:
+        return project.open_dataset(project.open_project(found), name)
+    return None
 
 
 @app.command()
-def explain(name: ViewArgument) -> None:
+def explain(name: ViewArgument, *, spec: SpecOption = None, dbt: DbtOption = None, tables: TablesOption = None) -> None:
     """Explain how the query is maintained; no data is read."""
-    if DATASET in name:
-        with project.open_dataset(name) as view:
+    if (dataset := _find_dataset(name, spec, dbt, tables)) is not None:
+        with dataset as view:
             print(view.explain())
         return
     with open_pipeline(name, brief=True) as opened:
@@ -432,10 +443,18 @@ def explain(name: ViewArgument) -> None:
 
 
 @app.command()
-def verify(name: ViewArgument, *, sample: SampleOption = "100%", as_json: JsonOption = False) -> None:
+def verify(
+    name: ViewArgument,
+    *,
+    sample: SampleOption = "100%",
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Compare the view with the batch query on the same source versions."""
-    if DATASET in name:
-        with project.open_dataset(name) as view:
+    if (dataset := _find_dataset(name, spec, dbt, tables)) is not None:
+        with dataset as view:
             verification = view.verify(share_of(sample))
     else:
         with open_pipeline(name) as opened:
@@ -445,10 +464,24 @@ def verify(name: ViewArgument, *, sample: SampleOption = "100%", as_json: JsonOp
         raise typer.Exit(UNEQUAL)
 
 
+@contextmanager
+def _open_brief(name: str, check: Callable[[catalogue.Pipeline], object] | None = None) -> Generator[View]:
+    """Open the view of a pipeline for little work; check: as of `open_pipeline`."""
+    with open_pipeline(name, brief=True, check=check) as opened:
+        yield opened.view
+
+
 @app.command()
-def history(name: ViewArgument, *, as_json: JsonOption = False) -> None:
+def history(
+    name: ViewArgument,
+    *,
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List finished refreshes."""
-    with _open_view(name) as view:
+    with _find_dataset(name, spec, dbt, tables) or _open_brief(name) as view:
         reports = view.history()
     _print([json.loads(report.to_json()) for report in reports], rendering.render_history(reports), as_json=as_json)
 
@@ -461,6 +494,9 @@ def show(
     quarantine: Annotated[
         str | None, typer.Option("--quarantine", metavar="SOURCE", help="Show the malformed rows of this source.")
     ] = None,
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
@@ -469,7 +505,7 @@ def show(
         if quarantine is not None:
             catalogue.require_landed(pipeline, quarantine)
 
-    with _open_view(name, check) as view:
+    with _find_dataset(name, spec, dbt, tables) or _open_brief(name, check) as view:
         answer = view.answer() if quarantine is None else view.warehouse.quarantine(quarantine)
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
@@ -478,10 +514,17 @@ def show(
 
 
 @app.command()
-def path(name: ViewArgument, *, as_json: JsonOption = False) -> None:
+def path(
+    name: ViewArgument,
+    *,
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Print the path of the answer's current Delta table (starts no Spark for that of a local pipeline)."""
-    if DATASET in name:
-        with project.open_dataset(name) as view:
+    if (dataset := _find_dataset(name, spec, dbt, tables)) is not None:
+        with dataset as view:
             address = view.address
     else:
         address = catalogue.address(catalogue.load(name))
@@ -541,31 +584,44 @@ def listen(
 
 @app.command("list")
 def list_(*, as_json: JsonOption = False) -> None:
-    """List the declared pipelines (starts no Spark)."""
+    """List the declared pipelines, one of many datasets with these (starts no Spark)."""
     pipelines = catalogue.survey_pipelines()
-    rows = [declaration_row(name, pipeline) for name, pipeline in pipelines.items()]
-    _print(rows, rendering.render_catalogue(pipelines, catalogue.pipelines_folder()), as_json=as_json)
-    _exit_if_invalid(pipelines)
+    projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
+    rows = [declaration_row(name, projects.get(name, pipeline)) for name, pipeline in pipelines.items()]
+    _print(rows, rendering.render_catalogue(pipelines | projects, catalogue.pipelines_folder()), as_json=as_json)
+    _exit_if_invalid(pipelines | projects)
 
 
 @app.command()
-def status(*, as_json: JsonOption = False) -> None:
-    """Show age, lag, size and interrupted work of each pipeline."""
+def status(
+    *, spec: SpecOption = None, dbt: DbtOption = None, tables: TablesOption = None, as_json: JsonOption = False
+) -> None:
+    """Show age, lag, size and interrupted work of each pipeline and of its datasets, or of those of a project."""
+    rows: list[dict[str, Any]] = []
+    if spec or dbt or tables or (not catalogue.names() and project.find_spec(Path.cwd())):
+        with _project_of(spec, dbt, tables) as (opened_project, say):
+            rows.extend(project.status_rows(opened_project, say))
+        _print(rows, rendering.render_status(rows), as_json=as_json)
+        return
     pipelines = catalogue.survey_pipelines()
     if not pipelines:
         _print([], rendering.render_catalogue(pipelines, catalogue.pipelines_folder()), as_json=as_json)
         return
     opened: catalogue.Opened = {}
-    rows: list[dict[str, Any]] = []
+    projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
+    for name in projects:
+        with project.open_folder_project(name) as (opened_project, say):
+            rows.extend(project.status_rows(opened_project, say, f"{name}{DATASET}"))
     with show_progress("starting Spark") as say:
-        for name, pipeline in pipelines.items():
+        for name in pipelines.keys() - projects.keys():
             say(f"{name}: reading status")
-            rows.append(status_row(name, pipeline, opened))
+            rows.append(status_row(name, pipelines[name], opened))
+    rows.sort(key=lambda row: row["name"])
     _print(rows, rendering.render_status(rows), as_json=as_json)
-    _exit_if_invalid(pipelines)
+    _exit_if_invalid(pipelines | projects)
 
 
-def _exit_if_invalid(pipelines: Mapping[str, catalogue.Pipeline | catalogue.DeclarationError]) -> None:
+def _exit_if_invalid(pipelines: Mapping[str, object]) -> None:
     if any(isinstance(pipeline, Exception) for pipeline in pipelines.values()):
         raise typer.Exit(USAGE)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.results.formats import format_count
 from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
 from deltafold.pipelines import catalogue
-from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project_files import SPEC_NAMES
 
 if TYPE_CHECKING:
@@ -30,14 +31,18 @@ def locate_spec(spec: Path | None, folder: Path) -> Path:
     """
     if spec is not None:
         return spec
-    for around in (folder, *folder.parents):
-        for name in SPEC_NAMES:
-            if (around / name).is_file():
-                return around / name
+    if (found := find_spec(folder)) is not None:
+        return found
     raise DeclarationError(
         f"{folder}: there is no {SPEC_NAMES[0]} in it or around it. Name a pipeline (deltafold run NAME), a "
         "specification (--spec FILE), or the manifest of a dbt project (--dbt target/manifest.json)."
     )
+
+
+def find_spec(folder: Path) -> Path | None:
+    """Return the specification of a folder or of the nearest one around it; None if there is none."""
+    files = (around / name for around in (folder, *folder.parents) for name in SPEC_NAMES)
+    return next(filter(Path.is_file, files), None)
 
 
 @contextmanager
@@ -77,15 +82,10 @@ def open_folder_project(name: str) -> Generator[tuple[OpenProject, Say]]:
 
 
 @contextmanager
-def open_dataset(name: str) -> Generator[View]:
-    """Open the view of one dataset of a pipeline, PIPELINE/DATASET. Raises DeclarationError if there is none."""
-    pipeline, _, dataset = name.partition("/")
-    with open_folder_project(pipeline) as (opened, _):
-        opened.open()
-        views = {view.name: view for view in opened.views.values()}
-        if dataset not in views:
-            raise DeclarationError(f"{pipeline}: it has no dataset `{dataset}`. {suggest_nearest(dataset, views)}")
-        yield views[dataset]
+def open_dataset(opening: AbstractContextManager[tuple[OpenProject, Say]], name: str) -> Generator[View]:
+    """Open the view of one dataset of a project. Raises DeclarationError if there is none."""
+    with opening as (opened, _):
+        yield opened.find_view(name)
 
 
 @contextmanager
@@ -129,6 +129,25 @@ def render_pipeline(report: PipelineReport) -> str:
 
 def _line(dataset: DatasetResult) -> str:
     return f"FAILED {dataset.sentence}" if dataset.error_type else dataset.sentence
+
+
+def status_rows(opened: OpenProject, say: Say, prefix: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the state of each dataset, as `catalogue.status_row` does; prefix: of their names."""
+    opened.check()
+    unknown = opened.open_possible(create=False)
+    for node in opened.reads.order:
+        key = opened.graph.key(node)
+        say(f"{node.name}: reading status")
+        row: dict[str, Any] = {"name": f"{prefix}{node.name}"}
+        if refusal := opened.refused.get(key):
+            yield row | {"state": "failing", "problem": refusal.sentence}
+        elif view := opened.views.get(key):
+            try:
+                yield row | catalogue.describe_status(view.status())
+            except DeltafoldError as error:
+                yield row | {"state": "failing", "problem": str(error)}
+        else:
+            yield row | {"state": "never refreshed" if node.name in unknown else "written by each run"}
 
 
 def render_graph(opened: OpenProject, unknown: Sequence[str], selected: Collection[tuple[str, ...]]) -> str:

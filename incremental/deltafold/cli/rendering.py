@@ -23,6 +23,7 @@ from deltafold.algebra.results.formats import format_bytes, format_count, format
 if TYPE_CHECKING:
     from deltafold.api import Landing, Report, Upkeep, Verification
     from deltafold.pipelines.catalogue import Pipeline
+    from deltafold.pipelines.folder_project import DeclaredProject
     from deltafold.spark.doctor import Finding
 
 Say = Callable[[str], None]
@@ -120,7 +121,7 @@ def render_verification(done: Verification) -> str:
     return "\n".join([done.sentence, *(f"  {cell(row)}" for row in done.sample)])
 
 
-def render_catalogue(pipelines: Mapping[str, Pipeline | Exception], folder: Path) -> str:
+def render_catalogue(pipelines: Mapping[str, Pipeline | DeclaredProject | Exception], folder: Path) -> str:
     """Render one row per pipeline; for an invalid one the reason; where there is none, how to get one."""
     if not pipelines:
         return f"There are no pipelines in {folder}. Create one: deltafold new NAME. Or see the demo: deltafold demo."
@@ -128,16 +129,17 @@ def render_catalogue(pipelines: Mapping[str, Pipeline | Exception], folder: Path
     return table(headers, (_describe(name, pipeline) for name, pipeline in pipelines.items()))
 
 
-def _describe(name: str, pipeline: Pipeline | Exception) -> tuple[str, ...]:
+def _describe(name: str, pipeline: Pipeline | DeclaredProject | Exception) -> tuple[str, ...]:
     if isinstance(pipeline, Exception):
         return (name, "-", "-", "-", first_line_of(pipeline))
-    declared = pipeline.declaration
+    declared, files = pipeline.declaration, getattr(pipeline, "datasets", ())
+    datasets = f"{format_count(len(files), 'dataset')}: {', '.join(file.stem for file in files)}" if files else ""
     return (
         name,
         declared.policy,
         ", ".join(declared.sources) or "-",
         declared.schedule or "-",
-        declared.description or "-",
+        ". ".join(filter(None, (declared.description.rstrip("."), datasets))) or "-",
     )
 
 

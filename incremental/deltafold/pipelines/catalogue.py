@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.algebra.results.address import Address
+    from deltafold.algebra.results.upkeep import Status
     from deltafold.algebra.sources import SourceDeclaration
     from deltafold.api import Landing, Report, View, Warehouse
+    from deltafold.pipelines.folder_project import DeclaredProject
     from deltafold.spark.doctor import Finding
 
     Opened = dict[str, tuple[Warehouse, View]]
@@ -381,7 +383,11 @@ def _pipeline_state(pipeline: Pipeline, spark: SparkSession, opened: Opened | No
     """
     warehouse, view = open(pipeline, spark, opened)
     # the quarantine also of landed sources that the query does not read
-    status = replace(view.status(), quarantined=warehouse.quarantined())
+    return describe_status(replace(view.status(), quarantined=warehouse.quarantined()))
+
+
+def describe_status(status: Status) -> dict[str, Any]:
+    """Return a status as plain data, with the summary of `_pipeline_state`."""
     word = "up to date" if status.current else "behind"
     if status.unfinished is not None:
         word = "interrupted"
@@ -407,7 +413,7 @@ def status_row(name: str, pipeline: Pipeline | DeclarationError, opened: Opened 
         return {"name": name, "state": "failing", "problem": str(error)}
 
 
-def declaration_row(name: str, pipeline: Pipeline | DeclarationError) -> dict[str, Any]:
+def declaration_row(name: str, pipeline: Pipeline | DeclaredProject | DeclarationError) -> dict[str, Any]:
     """Return a pipeline's declaration as plain data."""
     if isinstance(pipeline, Exception):
         return {"name": name, "problem": str(pipeline)}

@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.local_path import locate_folder
-from deltafold.algebra.sqltext import table_name_parts
+from deltafold.algebra.sqltext import quoted, table_name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.described_project import (
     DescribedDataset,
@@ -35,7 +35,7 @@ from deltafold.pipelines.described_project import (
     ProjectDescription,
     sort_datasets,
 )
-from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions
+from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions, refuse_datasets
 from deltafold.pipelines.selection import Node
 
 COMPILE = "Run dbt compile --full-refresh"
@@ -128,28 +128,29 @@ class _Node(BaseModel):
     @property
     def refusal(self) -> str:
         """Why the model cannot be a dataset; empty if it can."""
-        what = f"{self.origin}: {self.name}"
         if self.language not in (None, "sql"):
-            return f"{what}: it is a model in {self.language}. Write it in SQL, or let dbt write it and read a source."
+            return f"it is a model in {self.language}. Write it in SQL, or let dbt write it and read a source."
         if self.config.materialized not in {*KEPT, VIEW}:
             kind = self.config.materialized
-            return f"{what}: the materialization {kind} is not supported. Use table, incremental or view."
+            return f"the materialization {kind} is not supported. Use table, incremental or view."
         if not self.compiled_code or not self.relation_name:
-            return f"{what}: it is not compiled. {COMPILE}."
+            return f"it is not compiled. {COMPILE}."
         if self.policy not in get_args(RefreshPolicy):
-            return f"{what}: unknown meta.{META}.{POLICY} {self.policy!r}. Use {', '.join(get_args(RefreshPolicy))}."
+            return f"unknown meta.{META}.{POLICY} {self.policy!r}. Use {', '.join(get_args(RefreshPolicy))}."
         return ""
 
     @property
     def dataset(self) -> Dataset:
-        assert self.relation_name is not None and self.compiled_code is not None
+        """The model as a dataset; one that is refused is not inlined into its readers."""
+        refusal = self.refusal
         return Dataset(
-            name=self.relation_name,
-            query=self.compiled_code,
+            name=self.relation_name or quoted(self.name),
+            query=self.compiled_code or "",
             origin=self.origin,
-            kept=self.config.materialized in KEPT,
-            policy=cast(RefreshPolicy, self.policy),
+            kept=bool(refusal) or self.config.materialized in KEPT,
+            policy="auto" if refusal else cast(RefreshPolicy, self.policy),
             options=TableOptions(comment=self.description),
+            refusal=refusal,
         )
 
     @property
@@ -252,7 +253,7 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
     content, folder = _read(manifest), manifest.resolve().parent.parent
     models = [node for node in content.nodes.values() if node.resource_type == MODEL]
     models = [model for model in models if model.config.materialized != EPHEMERAL]
-    refusals = [model.refusal for model in models if model.refusal]
+    refusals = list[str]()
     incremental = [model.name for model in models if model.config.materialized == INCREMENTAL]
     if incremental and not _is_full_refresh(manifest):
         refusals.append(
@@ -270,7 +271,7 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
         folder=folder,
         storage=str(folder / STORAGE),
         tables=None if tables is None else locate_folder("tables", tables),
-        datasets=tuple(model.dataset for model in models if not model.refusal),
+        datasets=tuple(model.dataset for model in models),
         nodes=content.selectable,
         refusals=tuple(refusals),
     )
@@ -282,8 +283,8 @@ def describe_project(manifest: Path) -> ProjectDescription:
     Starts no Spark. Raises DeclarationError for all that cannot be a dataset.
     """
     project, content = load_project(manifest), _read(manifest)
-    if project.refusals:
-        raise DeclarationError("\n".join(project.refusals))
+    if refusals := (*project.refusals, *refuse_datasets(project.datasets)):
+        raise DeclarationError("\n".join(refusals))
     models = {id: node for id, node in content.nodes.items() if node.resource_type == MODEL}
     kept = {id for id, model in models.items() if model.config.materialized in KEPT}
     sources = dict(_describe_sources(content))

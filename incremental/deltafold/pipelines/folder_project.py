@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from deltafold.pipelines.described_project import (
 )
 from deltafold.pipelines.mentioned_tables import find_tables
 from deltafold.pipelines.pipeline import DEFAULT_WAREHOUSE
-from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy
+from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, refuse_datasets
 
 if TYPE_CHECKING:
     from deltafold.pipelines.declaration.sources import Source
@@ -47,6 +48,28 @@ _COMMENT = re.compile(r"^--\s*deltafold:(.*)$", re.MULTILINE)
 def is_project(folder: Path) -> bool:
     """Return whether a pipeline.yaml declares datasets."""
     return parsing.declares(folder / DECLARATION_FILE, "datasets") is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredProject:
+    """A pipeline with datasets as its pipeline.yaml declares it; datasets: the files of these."""
+
+    folder: Path
+    declaration: Declaration
+    datasets: tuple[Path, ...]
+
+
+def survey_projects(folder: Path, names: Iterable[str]) -> dict[str, DeclaredProject | DeclarationError]:
+    """Return the pipelines with datasets among these of a folder; for an invalid one its error. Starts no Spark."""
+    found = dict[str, DeclaredProject | DeclarationError]()
+    for name in filter(lambda name: is_project(folder / name), names):
+        try:
+            declaration = parsing.read_declaration(folder / name / DECLARATION_FILE, os.environ)
+            files = _find_files(folder / name, declaration.datasets or DatasetsPart(files=""))
+            found[name] = DeclaredProject(folder=folder / name, declaration=declaration, datasets=tuple(files))
+        except DeclarationError as error:
+            found[name] = error
+    return found
 
 
 def load_project(folder: Path) -> Project:
@@ -81,7 +104,7 @@ def _find_storage(folder: Path, declaration: Declaration) -> str:
 def _read_datasets(
     folder: Path, path: Path, declaration: Declaration, files_part: DatasetsPart
 ) -> tuple[list[Dataset], list[str]]:
-    """Return the datasets of a folder, and what is refused. Raises DeclarationError for a source that is a view."""
+    """Return the datasets of a folder, and what else is refused. Raises DeclarationError for a source of a view."""
     if view := next((name for name, source in declaration.sources.items() if source.view), None):
         raise DeclarationError(
             f"{path}: sources.{view}.view: datasets cannot read another pipeline's view. Move its query to them."
@@ -96,13 +119,7 @@ def _read_datasets(
     for name in files_part.options.keys() - {file.stem for file in files}:
         near = suggest_nearest(name, [file.stem for file in files])
         refusals.append(f"{path}: datasets.options.{name}: there is no such dataset. {near}")
-    datasets = list[Dataset]()
-    for file in files:
-        try:
-            datasets.append(_read_dataset(file, declaration, files_part.options.get(file.stem)))
-        except DeclarationError as error:
-            refusals.append(str(error))
-    return datasets, refusals
+    return [_read_dataset(file, declaration, files_part.options.get(file.stem)) for file in files], refusals
 
 
 def describe_project(folder: Path) -> ProjectDescription:
@@ -110,6 +127,7 @@ def describe_project(folder: Path) -> ProjectDescription:
     path = folder / DECLARATION_FILE
     declaration = parsing.read_declaration(path, os.environ)
     datasets, refusals = _read_datasets(folder, path, declaration, declaration.datasets or DatasetsPart(files=""))
+    refusals += refuse_datasets(datasets)
     if refusals:
         raise DeclarationError("\n".join(refusals))
     names = {name.lower(): name for name in (*declaration.sources, *(dataset.name for dataset in datasets))}
@@ -159,15 +177,13 @@ def _find_files(folder: Path, datasets: DatasetsPart) -> list[Path]:
 
 
 def _read_dataset(file: Path, declaration: Declaration, declared: DatasetPart | None) -> Dataset:
-    """Return the dataset of a file; declared: its options in pipeline.yaml."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DeclarationError(f"{file}: it cannot be read ({error}). Save it as UTF-8.") from None
-    if not _COMMENT.sub("", text).strip():
-        raise DeclarationError(f"{file}: it is empty. Write the query there.")
+    """Return the dataset of a file, or one that is refused; declared: its options in pipeline.yaml."""
     options = {} if declared is None else declared.model_dump(exclude_unset=True)
-    part = DatasetPart.model_validate({**options, **_options_in(file, text, options)})
+    try:
+        text = _read_query(file)
+        part = DatasetPart.model_validate({**options, **_options_in(text, options)})
+    except _RefusedLineError as error:
+        return Dataset(name=file.stem, query="", origin=Origin(file=file, line=error.line), refusal=error.sentence)
     return Dataset(
         name=file.stem,
         query=text,
@@ -178,28 +194,46 @@ def _read_dataset(file: Path, declaration: Declaration, declared: DatasetPart | 
     )
 
 
-def _options_in(file: Path, text: str, others: Mapping[str, Any]) -> dict[str, Any]:
+class _RefusedLineError(Exception):
+    """A line of a dataset's file has no meaning."""
+
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.line, self.sentence = line, sentence
+
+
+def _read_query(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _RefusedLineError(1, f"it cannot be read ({error}). Save it as UTF-8.") from None
+    if not _COMMENT.sub("", text).strip():
+        raise _RefusedLineError(1, "it is empty. Write the query there.")
+    return text
+
+
+def _options_in(text: str, others: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options in the comments of a file; others: those in pipeline.yaml, which it may not repeat."""
     options = dict[str, Any]()
     for comment in _COMMENT.finditer(text):
-        where = f"{file}, line {text.count(chr(10), 0, comment.start()) + 1}"
+        line = text.count("\n", 0, comment.start()) + 1
         for option in comment[1].split():
             key, is_assigned, value = option.partition("=")
             if not is_assigned:
-                raise DeclarationError(f"{where}: `{option}` is not an option. Write key=value.")
+                raise _RefusedLineError(line, f"`{option}` is not an option. Write key=value.")
             if key in options or key in others:
-                raise DeclarationError(f"{where}: `{key}` is declared twice. Remove one of the two.")
+                raise _RefusedLineError(line, f"`{key}` is declared twice. Remove one of the two.")
             options[key] = value.split(",") if key == "tags" else value
         try:
             DatasetPart.model_validate(options)
         except ValidationError as error:
-            raise DeclarationError(_sentence(where, error)) from None
+            raise _RefusedLineError(line, _sentence(error)) from None
     return options
 
 
-def _sentence(where: str, error: ValidationError) -> str:
+def _sentence(error: ValidationError) -> str:
     mistake = error.errors()[0]
     key = str(mistake["loc"][0])
     if mistake["type"] == "extra_forbidden":
-        return f"{where}: unknown option `{key}`. {suggest_nearest(key, DatasetPart.model_fields)}"
-    return f"{where}: {key}: {mistake['msg']}. Correct it."
+        return f"unknown option `{key}`. {suggest_nearest(key, DatasetPart.model_fields)}"
+    return f"{key}: {mistake['msg']}. Correct it."

@@ -27,7 +27,7 @@ from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction,
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J, JavaError
 from deltafold.spark.connect import check_frame
-from deltafold.spark.java_errors import sentence_of_analysis
+from deltafold.spark.java_errors import position_of_analysis, sentence_of_analysis
 
 Parts = tuple[str, ...]
 MOST_PARTS = 3
@@ -131,7 +131,7 @@ class GraphReader:
         node = self.graph.find(parts)
         self.leaves.note(self.inlining[-1] if self.inlining else None, self.graph.complete(parts))
         if isinstance(node, Dataset) and not node.kept:
-            check_cycle(node, (*self.inlining, node.name))
+            check_cycle((*self.inlining, node.name))
             return self.graph.evaluate(node.query, self.leaves, (*self.inlining, node.name))
         relation = self.graph.relation(parts, node)
         return self.leaves.table(relation) if options is None else self.leaves.stream(relation, options)
@@ -220,15 +220,11 @@ class Graph:
         return answer
 
 
-class CycleError(DeltafoldError):
-    """Datasets read each other in a cycle."""
-
-
-def check_cycle(node: Dataset | StreamingTable, chain: tuple[str, ...]) -> None:
-    """Raise CycleError if the last name of a chain of readers is in it before."""
+def check_cycle(chain: tuple[str, ...]) -> None:
+    """Raise QueryError if the last name of a chain of readers is in it before."""
     if chain[-1] in chain[:-1]:
         names = " → ".join(chain[chain.index(chain[-1]) :])
-        raise CycleError(f"{node.origin}: the datasets read each other in a cycle ({names}). Remove one.")
+        raise QueryError(f"query: the datasets read each other in a cycle ({names}). Remove one.")
 
 
 def check_schema(dataset: Dataset, schema: StructType) -> None:
@@ -262,8 +258,31 @@ def stream_of(spark: SparkSession, schema: StructType) -> DataFrame:
     return spark.readStream.format("rate").load().select(*columns)
 
 
-class _UnavailableError(DeltafoldError):
-    """A query reads a dataset that was refused, which has an error of its own."""
+def explain_analysis(error: Exception, query: object = "") -> DeltafoldError:
+    """Return an error of the analysis of a query as an error of that query, with its position in a text."""
+    if isinstance(error, DeltafoldError):
+        return error
+    position = position_of_analysis(error) if isinstance(query, str) else ""
+    message = sentence_of_analysis(error).rstrip(".")
+    return QueryError(f"Spark cannot analyse the query{position}: {message}. Correct it.")
+
+
+class UnavailableError(DeltafoldError):
+    """A query reads what was refused, which has an error of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a dataset or streaming table cannot be refreshed; origin: of the part of it that is refused."""
+
+    name: str
+    origin: Origin
+    error: Exception
+
+    @property
+    def sentence(self) -> str:
+        """One sentence with file and line."""
+        return f"{self.origin}: {self.name}: {self.error}"
 
 
 @dataclass
@@ -272,8 +291,8 @@ class Reads:
 
     order: the nodes, each after those that it reads; reads: the relations of each node, by source; names: the complete
     names in each query, of what is inlined, too; schemas: of each node's answer; unversioned: the datasets that read
-    files or other data without versions; refusals: one sentence for each query that cannot be analysed, with file and
-    line.
+    files or other data without versions; refused: the nodes that cannot be analysed, and what reads them, which is
+    unavailable.
     """
 
     graph: Graph
@@ -282,14 +301,13 @@ class Reads:
     names: dict[Parts, set[Parts]] = field(default_factory=dict[Parts, set[Parts]])
     schemas: dict[Parts, StructType] = field(default_factory=dict[Parts, StructType])
     unversioned: set[Parts] = field(default_factory=set[Parts])
-    refusals: list[str] = field(default_factory=list[str])
-    _refused: set[Parts] = field(default_factory=set[Parts])
+    refused: dict[Parts, Refusal] = field(default_factory=dict[Parts, Refusal])
     _above: list[Parts] = field(default_factory=list[Parts])
 
     @classmethod
     def of(cls, graph: Graph) -> Reads:
         """Return what all queries of a project read."""
-        reads = cls(graph, refusals=list(graph.project.refusals))
+        reads = cls(graph)
         for key, node in graph.nodes.items():
             if isinstance(node, StreamingTable) or node.kept:
                 reads._visit(key)
@@ -301,40 +319,47 @@ class Reads:
 
     def below(self, key: Parts) -> set[Parts]:
         """Return the nodes that a node reads, at any depth."""
-        direct = self.read_nodes(key)
-        return direct.union(*map(self.below, direct))
+        return self._reach(self.read_nodes(key))
 
     def find_needed(self, chosen: Collection[Parts] | None) -> list[Dataset | StreamingTable]:
         """Return the chosen nodes, and all that they read, each after those that it reads; all nodes if None."""
-        needed = None if chosen is None else set(chosen).union(*map(self.below, chosen))
+        needed = None if chosen is None else self._reach(set(chosen))
         return [node for node in self.order if needed is None or self.graph.key(node) in needed]
+
+    def _reach(self, keys: set[Parts]) -> set[Parts]:
+        """Return nodes with all that they read; those of a cycle once."""
+        reached, last = set(keys), keys
+        while last:
+            last = set[Parts]().union(*map(self.read_nodes, last)) - reached
+            reached |= last
+        return reached
 
     def _visit(self, key: Parts) -> None:
         """Analyse a node after those that it reads; refuses it if it cannot be analysed."""
-        if key in self.schemas or key in self._refused:
+        if key in self.schemas or key in self.refused:
             return
         node = self.graph.nodes[key]
+        self.reads[key] = {}
         self._above.append(key)
         try:
             if isinstance(node, StreamingTable):
                 self._analyse_flows(key, node)
+            elif node.refusal:
+                raise QueryError(node.refusal)
             else:
                 self._analyse(key, node.query, streaming=False)
                 check_schema(node, self.schemas[key])
-            if key not in self._refused:
-                self.order.append(node)
         except (DeltafoldError, PySparkException, Py4JError) as error:
-            self._refuse(key, node, node.origin, error)
+            self._refuse(key, node, node.origin, error, getattr(node, "query", None))
         finally:
             self._above.pop()
+            self.order.append(node)
 
-    def _refuse(self, key: Parts, node: Dataset | StreamingTable, origin: Origin, error: Exception) -> None:
-        self._refused.add(key)
+    def _refuse(
+        self, key: Parts, node: Dataset | StreamingTable, origin: Origin, error: Exception, query: object
+    ) -> None:
         self.schemas.pop(key, None)
-        said = str(error) if isinstance(error, DeltafoldError) else sentence_of_analysis(cast(Any, error))
-        sentence = said if isinstance(error, CycleError) else f"{origin}: {node.name}: {said}"
-        if not isinstance(error, _UnavailableError) and sentence not in self.refusals:
-            self.refusals.append(sentence)
+        self.refused[key] = Refusal(name=node.name, origin=origin, error=explain_analysis(error, query))
 
     def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
         """Analyse the flows of a streaming table; its schema has the columns of all, or is the declared one."""
@@ -344,7 +369,7 @@ class Reads:
             try:
                 self._analyse(key, flow.query, streaming=True)
             except (DeltafoldError, PySparkException, Py4JError) as error:
-                self._refuse(key, table, flow.origin, error)
+                self._refuse(key, table, flow.origin, error, flow.query)
                 return
         if declared := table.options.schema:
             self.schemas[key] = catalyst.schema_of(declared)
@@ -352,7 +377,7 @@ class Reads:
     def _analyse(self, key: Parts, query: str | QueryFunction, *, streaming: bool) -> None:
         """Analyse a query over relations without data, and record what it reads."""
         placeholders = Placeholders()
-        read = self.reads.setdefault(key, {})
+        read = self.reads[key]
 
         def table(relation: Relation) -> DataFrame:
             read[relation.source] = relation
@@ -391,8 +416,8 @@ class Reads:
             return self.graph.schema_of(relation)
         if relation.parts in self._above:
             chain = [*self._above[self._above.index(relation.parts) :], relation.parts]
-            check_cycle(relation.node, tuple(self.graph.nodes[key].name for key in chain))
+            check_cycle(tuple(self.graph.nodes[key].name for key in chain))
         self._visit(relation.parts)
         if relation.parts not in self.schemas:
-            raise _UnavailableError(f"{relation.node.name}: it is refused. Correct it.")
+            raise UnavailableError(f"query: it reads {relation.node.name}, which is refused. Correct that.")
         return self.schemas[relation.parts]

@@ -11,13 +11,13 @@ gives
 - kept: False for what its tool does not store (temporary views, dbt's `view` and `ephemeral` models), which is inlined
   into its readers.
 - origins: file and line of each declaration, which errors cite.
-- refusals: everything in the files that has no meaning here. They are collected, not raised, so that a user sees all
-  of them at once, before anything runs.
+- refusals: everything in the files that has no meaning here, of a dataset or of the project. They are collected, not
+  raised, so that a user sees all of them at once. Those of the project stop it; a refused dataset stops what reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -82,7 +82,7 @@ class Dataset:
     kept: whether it has a table of its own; policy: `auto` recomputes where that is cheaper or the query cannot be
     maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always;
     publish_as: the name of its SQL view, None for its own name, or for none where the project declares its sources;
-    tags: which selections may name.
+    tags: which selections may name; refusal: why its declaration has no meaning here, empty if it has one.
     """
 
     name: str
@@ -93,6 +93,7 @@ class Dataset:
     options: TableOptions = field(default_factory=TableOptions)
     publish_as: str | None = None
     tags: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +139,8 @@ class Project:
     spark: Mapping[str, Any] = field(default_factory=dict[str, Any])
     nodes: tuple[Node, ...] | None = None
     refusals: tuple[str, ...] = ()
+
+
+def refuse_datasets(datasets: Iterable[Dataset]) -> list[str]:
+    """Return a sentence for each dataset whose declaration has no meaning here, with file and line."""
+    return [f"{each.origin}: {each.name}: {each.refusal}" for each in datasets if each.refusal]

@@ -1,6 +1,7 @@
 """Open the datasets of a project as views of one warehouse, and refresh them with its streaming tables as one pipeline.
 
-Everything that cannot be refreshed at all is refused before anything runs.
+Everything that cannot be refreshed at all is found before anything runs. A dataset that is refused, or a source whose
+files cannot be landed, stops what reads it, and nothing else (D-232).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from deltafold.algebra.errors import (
     CatalogError,
     DeltafoldError,
     DeltafoldWarning,
+    LostSparkError,
     QueryError,
     RefusedError,
     SourceError,
@@ -37,7 +39,17 @@ from deltafold.language.evaluation import unknown_table
 from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.operations.openlineage import Job, name_pipeline, open_run
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
-from deltafold.pipelines.graph import Graph, Leaves, Parts, Reads, Relation, merge_columns
+from deltafold.pipelines.graph import (
+    Graph,
+    Leaves,
+    Parts,
+    Reads,
+    Refusal,
+    Relation,
+    UnavailableError,
+    explain_analysis,
+    merge_columns,
+)
 from deltafold.pipelines.project import Dataset, Project, QueryFunction, StreamingTable, TableOptions
 from deltafold.pipelines.selection import Nodes, find_nodes
 from deltafold.refresh import pipeline_run
@@ -103,11 +115,15 @@ def _refuse_stream(relation: Relation, options: Mapping[str, Any]) -> NoReturn:
 
 @dataclass
 class OpenProject:
-    """A project on a running Spark: its warehouse and a view for each dataset, by complete name."""
+    """A project on a running Spark: its warehouse and a view for each opened dataset, by complete name.
+
+    unlanded: why declared sources could not be landed; nothing that reads them is opened.
+    """
 
     project: Project
     spark: SparkSession
     views: dict[Parts, View] = field(default_factory=dict[Parts, View])
+    unlanded: dict[str, Exception] = field(default_factory=dict[str, Exception])
 
     @cached_property
     def graph(self) -> Graph:
@@ -133,13 +149,22 @@ class OpenProject:
         return warehouse
 
     def land(self, progress: Progress) -> tuple[Landing, ...]:
-        """Land the input files and streams of the declared sources."""
-        landings = list[Landing]()
-        for name, declaration in (self.project.sources or {}).items():
-            if isinstance(declaration, Files | Stream):
-                progress(f"{name}: landing files")
-                landings.append(self.warehouse.land(name))
-        return tuple(landings)
+        """Land the input files and streams of the declared sources; faults are in `unlanded`."""
+        declared = (self.project.sources or {}).items()
+        names = [name for name, declaration in declared if isinstance(declaration, Files | Stream)]
+        return tuple(landing for name in names if (landing := self.land_source(name, progress)) is not None)
+
+    def land_source(self, name: str, progress: Progress) -> Landing | None:
+        """Land the files or the stream of a source; a fault is added to `unlanded`. Raises LostSparkError."""
+        progress(f"{name}: landing files")
+        try:
+            with explain_lost_spark():
+                return self.warehouse.land(name)
+        except LostSparkError:
+            raise
+        except Exception as error:
+            self.unlanded[name] = error
+            return None
 
     def show_source(self, relation: Relation) -> str:
         """Return the name of a declared source, or the complete name of a table of the catalog."""
@@ -156,6 +181,8 @@ class OpenProject:
                 f"query: it reads {relation.written[-1]}, which is not a dataset and not a declared source. "
                 f"{suggest_nearest(relation.written[-1], readable)}"
             )
+        if relation.source in self.unlanded:
+            raise UnavailableError(f"query: it reads {relation.source}, which could not be landed.")
         schema = self.warehouse.schema(relation.source)
         if schema is None:
             raise SourceError(f"source {relation.source}: it has no table yet. Create it first.")
@@ -173,41 +200,79 @@ class OpenProject:
             ) from error
 
     def check(self) -> None:
-        """Raise ProjectRefusedError for all queries that cannot be analysed."""
-        if self.reads.refusals:
-            raise ProjectRefusedError("\n".join(self.reads.refusals))
+        """Raise ProjectRefusedError for what is refused in the files of the project, but not of one dataset."""
+        if self.project.refusals:
+            raise ProjectRefusedError("\n".join(self.project.refusals))
 
     def open(self, chosen: Collection[Parts] | None = None, *, create: bool = True) -> tuple[str, ...]:
-        """Compile the views, or the chosen ones and all that these read. Raises ProjectRefusedError.
+        """Do what `open_possible` does. Raises ProjectRefusedError with a line for each refusal and failed landing."""
+        unknown = self.open_possible(chosen, create=create)
+        refused = [each.sentence for each in self.refused.values() if not isinstance(each.error, UnavailableError)]
+        if sentences := dict.fromkeys((*self.project.refusals, *map(str, self.unlanded.values()), *refused)):
+            raise ProjectRefusedError("\n".join(sentences))
+        return unknown
+
+    def open_possible(self, chosen: Collection[Parts] | None = None, *, create: bool = True) -> tuple[str, ...]:
+        """Compile the views, or the chosen ones and all that these read; what cannot be is in `refused`.
 
         create: create the tables that no view keeps and that do not exist; else the datasets that read such a table are
         only analysed, and their names are returned.
         """
-        self.check()
         if create:
             self._create_databases()
-        nodes = self.reads.find_needed(chosen)
-        missing = set[Parts]()
-        for node in nodes:
-            if self.is_written(node):
-                if create:
+        unknown, missing = list[str](), set[Parts]()
+        for node in self.reads.find_needed(chosen):
+            key = self.graph.key(node)
+            if key in self.refused:
+                continue
+            if self.reads.below(key) & missing:
+                unknown.append(node.name)
+                continue
+            try:
+                self._check_available(key)
+                if not self.is_written(node):
+                    self._open(key, cast(Dataset, node))
+                elif create:
                     self._create(node)
                 elif not self._exists(node):
-                    missing.add(self.graph.key(node))
-        refusals, unknown = dict[Parts, str](), list[str]()
-        for node in nodes:
-            key = self.graph.key(node)
-            below = self.reads.below(key)
-            if below & missing:
-                unknown.append(node.name)
-            elif isinstance(node, Dataset) and not below & refusals.keys():
-                try:
-                    self._open(key, node)
-                except DeltafoldError as error:
-                    refusals[key] = f"{node.origin}: {node.name}: {error}"
-        if refusals:
-            raise ProjectRefusedError("\n".join(refusals.values()))
+                    missing.add(key)
+            except (DeltafoldError, PySparkException) as error:
+                self.refused[key] = Refusal(name=node.name, origin=node.origin, error=explain_analysis(error))
         return tuple(unknown)
+
+    def find_view(self, name: str) -> View:
+        """Open the view of one dataset, by its name or the last part of that. Raises DeclarationError."""
+        parts = self.graph.parse(name)
+        found = [node for node in self.reads.order if self.graph.key(node) == self.graph.complete(parts)]
+        found = found or [node for node in self.reads.order if self.graph.key(node)[-1:] == (name.lower(),)]
+        if len(found) != 1:
+            near = suggest_nearest(name, [node.name for node in self.reads.order])
+            near = f"Name one of them: {', '.join(node.name for node in found)}." if found else near
+            number = f"{len(found)} datasets" if found else "no dataset"
+            raise DeclarationError(f"{self.project.name}: it has {number} `{name}`. {near}")
+        [node] = found
+        if self.is_written(node):
+            raise DeclarationError(
+                f"{node.name}: it is a table that each run writes, not a maintained view. Query the table itself."
+            )
+        key = self.graph.key(node)
+        self.open_possible({key}, create=False)
+        if refusal := self.refused.get(key):
+            raise ProjectRefusedError(refusal.sentence)
+        if key not in self.views:
+            raise DeclarationError(f"{node.name}: it reads a streaming table that no run has made. Run the project.")
+        return self.views[key]
+
+    @cached_property
+    def refused(self) -> dict[Parts, Refusal]:
+        """The datasets and streaming tables that cannot be refreshed, with those that read them."""
+        return dict(self.reads.refused)
+
+    def _check_available(self, key: Parts) -> None:
+        """Raise UnavailableError for a node that reads what cannot be refreshed or landed."""
+        for relation in self.reads.reads[key].values():
+            if relation.parts in self.refused or relation.source in self.unlanded:
+                raise UnavailableError(f"query: it reads {self.show_source(relation)}, which has an error.")
 
     def _open(self, key: Parts, dataset: Dataset) -> None:
         """Declare the sources of a dataset that are new, and create its view, under the first policy that fits.
@@ -463,7 +528,7 @@ def check_refreshed(opened: OpenProject, work: Mapping[Parts, bool]) -> None:
     refusals = list[str]()
     for key in work:
         for relation in opened.reads.reads[key].values():
-            if relation.node is None or relation.parts in work:
+            if relation.node is None or relation.parts in work or relation.parts in opened.refused:
                 continue
             if opened.is_written(relation.node):
                 is_empty = opened.warehouse.version(relation.source) == 0  # which creates it
@@ -511,12 +576,31 @@ def _datasets_of_run(
         for dataset in resolver.datasets(opened.warehouse, views, rebuilt, only=only)
     }
     for key, full in work.items():
-        if opened.is_written(opened.graph.nodes[key]):
+        if key not in opened.refused and opened.is_written(opened.graph.nodes[key]):
             datasets[key] = _table_of_run(opened, key, full=full)
+    for node in opened.reads.find_needed(work):
+        if refusal := opened.refused.get(key := opened.graph.key(node)):
+            datasets[key] = _fail(opened, key, refusal.name, refusal.error, str(refusal.origin))
+    reads = opened.reads.reads
+    found = {each.parts: each.source for key in datasets for each in reads[key].values() if each.node is None}
+    for key, source in found.items():
+        if source in opened.unlanded:
+            datasets[key] = _fail(opened, key, source, opened.unlanded[source])
     for key, dataset in datasets.items():
-        read = [datasets[below].folder for below in opened.reads.read_nodes(key) if below in datasets]
-        datasets[key] = replace(dataset, reads=tuple(read))
+        below = {each.parts for each in reads.get(key, {}).values()} if dataset.fault is None else set[Parts]()
+        datasets[key] = replace(dataset, reads=tuple(datasets[each].folder for each in below & datasets.keys()))
     return [*datasets.values()]
+
+
+def _fail(opened: OpenProject, key: Parts, name: str, error: Exception, origin: str = "") -> pipeline_run.Dataset:
+    """Return what cannot be refreshed as a dataset of a run, which fails, or is skipped because of what it reads."""
+
+    def refuse(state: RunState, progress: Progress | None) -> NoReturn:
+        raise error
+
+    fault = None if isinstance(error, UnavailableError) else error
+    folder = place_of(opened.checkpoints(key))
+    return pipeline_run.Dataset(name=name, folder=folder, reads=(), refresh=refuse, origin=origin, fault=fault)
 
 
 def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_run.Dataset:
@@ -530,6 +614,7 @@ def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_ru
 
     return pipeline_run.Dataset(
         name=table.name,
+        origin=str(table.origin),
         folder=place_of(opened.checkpoints(key)),
         reads=(),
         refresh=write,
@@ -550,7 +635,7 @@ def _view_of_run(opened: OpenProject, key: Parts, dataset: pipeline_run.Dataset)
             describe_published(opened.spark, opened.views[key], node)
         return done
 
-    return replace(dataset, name=node.name, refresh=refresh)
+    return replace(dataset, name=node.name, origin=str(node.origin), refresh=refresh)
 
 
 @contextmanager

@@ -94,15 +94,18 @@ class ProjectTask:
     show_rows: bool = False
 
     def do(self, opened: OpenProject, progress: Callable[[str], None]) -> ProjectResult:
-        """Do it; datasets that fail are in the result. Raises DeltafoldError where none can be opened or landed."""
+        """Do it; what fails is in the result. Raises DeltafoldError for what is refused of the whole project."""
         result = ProjectResult()
         for source in self.sources:
-            progress(f"{source}: landing files")
-            result.landings[source] = opened.warehouse.land(source)
+            if (landing := opened.land_source(source, progress)) is not None:
+                result.landings[source] = landing
+        for source, error in opened.unlanded.items():
+            result.faults[source] = explain_fault(error, show_rows=self.show_rows)
         relations = sorted({*self.datasets, *self.verified, *self.tests, *self.maintained})
         if relations:
             keys = {name: opened.graph.complete(opened.graph.parse(name)) for name in relations}
-            opened.open(keys.values())
+            opened.check()
+            opened.open_possible(keys.values())
             if self.datasets:
                 self._refresh(opened, keys, result, progress)
             for name in filter(result.is_complete, relations):
@@ -128,7 +131,8 @@ class ProjectTask:
         result.locations.update(_find_locations(opened, [keys[name] for name in self.datasets]))
         for done in report.datasets:
             if done.error_type:  # also one that is read as it is: its readers are only skipped
-                result.faults[done.name] = faults[done.error]
+                fault, where = faults[done.error], f"{done.origin}: " if done.origin else ""
+                result.faults[done.name] = replace(fault, sentence=f"{where}{fault.sentence}")
             elif done.name not in self.datasets or done.outcome == KEPT:
                 continue
             elif done.outcome == SKIPPED:
@@ -144,6 +148,8 @@ class ProjectTask:
         """Compare, test and maintain a dataset, as far as that is asked for; a failure is added to the result."""
         view = opened.views.get(key)
         try:
+            if refusal := opened.refused.get(key):
+                raise refusal.error
             if view is not None and name in self.verified:
                 result.verifications[name] = view.verify(self.share)
             if view is not None and name in self.maintained:

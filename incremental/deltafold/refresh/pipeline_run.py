@@ -50,7 +50,8 @@ class Dataset:
 
     reads: the folders of the datasets that it reads; refresh: to the versions of a run, returns a number of rows if it
     is no view; tables: its base tables, at any depth, by their location; columns: likewise, those of the tables that it
-    reads itself; writes: the tables that others read as base tables; fault: the cycle that it is in.
+    reads itself; writes: the tables that others read as base tables; origin: where it is declared; fault: why it cannot
+    be refreshed, such as a cycle that it is in.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Dataset:
     tables: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     columns: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     writes: Mapping[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
+    origin: str = ""
     fault: Exception | None = None
 
 
@@ -161,7 +163,8 @@ def _refresh(
     """Refresh a dataset; results: of those that it reads, at least."""
     read = [results[folder] for folder in dataset.reads]
     failed = {name for result in read if not result.ok for name in (result.because or (result.name,))}
-    result = DatasetResult(name=dataset.name, outcome=SKIPPED, reads=tuple(result.name for result in read))
+    reads = tuple(result.name for result in read)
+    result = DatasetResult(name=dataset.name, origin=dataset.origin, outcome=SKIPPED, reads=reads)
     start = time.monotonic()
     if failed:
         result = replace(result, because=tuple(sorted(failed)))

@@ -18,16 +18,17 @@ OUTCOMES: tuple[Outcome, ...] = REFRESHED, NOTHING_TO_DO, KEPT, FAILED, SKIPPED
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetResult(Json):
-    """One dataset of a pipeline, by its name: a view, or a table that is written otherwise.
+    """One dataset of a pipeline, by its name: a view, or a table that is written otherwise; or a source that failed.
 
-    reads: the datasets that it reads; report: of a view's refresh, None if it failed or was skipped; rows: of a table,
-    those that its flows read or that were written, None likewise; error, error_type: the message of the exception for
-    which it failed, and its class; because: the failed datasets for which it was skipped; seconds: wall clock, the wait
-    for a thread left out.
+    origin: file and line of its declaration, where it has one; reads: the datasets that it reads; report: of a view's
+    refresh, None if it failed or was skipped; rows: of a table, those that its flows read or that were written, None
+    likewise; error, error_type: the message of the exception for which it failed, and its class; because: the failed
+    datasets for which it was skipped; seconds: wall clock, the wait for a thread left out.
     """
 
     name: str
     outcome: Outcome
+    origin: str = ""
     reads: tuple[str, ...] = ()
     report: Report | None = None
     rows: int | None = None
@@ -56,13 +57,14 @@ class DatasetResult(Json):
     @property
     def sentence(self) -> str:
         """One line for a terminal."""
-        if self.report is not None:
-            return self.report.sentence
+        if self.report is not None:  # whose view has another name where the dataset is in a database
+            return f"{self.name}{self.report.sentence.removeprefix(self.report.view)}"
         if self.rows is not None:
             return f"{self.name}: {self.rows:,} rows in {self.seconds:.1f} s"
         if self.outcome == SKIPPED:
             return f"{self.name}: {SKIPPED} because {', '.join(self.because)} failed"
-        return f"{self.name}: {FAILED} with {self.error_type}: {self.error}"
+        where = f"{self.origin}: " if self.origin else ""
+        return f"{where}{self.name}: {FAILED} with {self.error_type}: {self.error}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
