@@ -302,20 +302,20 @@ def run(
 
 
 def _project_of(
-    spec: Path | None, dbt: Path | None, tables: str | None, name: str | None = None
+    spec: Path | None, dbt: Path | None, tables: str | None, name: str | None = None, *, brief: bool = False
 ) -> AbstractContextManager[tuple[OpenProject, rendering.Say]]:
-    """Return the project that the options name, not yet opened; name: a pipeline with datasets."""
+    """Return the project that the options name, not yet opened; name: a pipeline with datasets; brief: little work."""
     if name is not None:
         if spec or dbt or tables:
             raise typer.BadParameter("--spec, --dbt and --tables are for other projects. Leave NAME or them out.")
-        return project.open_folder_project(name)
+        return project.open_folder_project(name, brief=brief)
     if spec is not None and dbt is not None:
         raise typer.BadParameter("--dbt: it cannot be combined with --spec. Remove one of them.")
     if dbt is not None:
-        return project.open_dbt_project(dbt, tables)
+        return project.open_dbt_project(dbt, tables, brief=brief)
     if tables is not None:
         raise typer.BadParameter("--tables: it needs --dbt. Remove it.")
-    return project.open_project(project.locate_spec(spec, Path.cwd()))
+    return project.open_project(project.locate_spec(spec, Path.cwd()), brief=brief)
 
 
 def _run_project(
@@ -355,7 +355,7 @@ def dry_run(
     """Check the datasets of a project, and print what each reads; no table is read or written."""
     if describe and (name or dbt or select or exclude):
         raise typer.BadParameter("--describe: it is for a whole spark-pipeline.yml. Remove it, or the others.")
-    with _project_of(spec, dbt, tables, name) as (opened, say):
+    with _project_of(spec, dbt, tables, name, brief=True) as (opened, say):
         from deltafold.pipelines.project_run import Selection
 
         unknown = opened.open(create=False)
@@ -414,18 +414,20 @@ def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOptio
 
 
 def _find_dataset(
-    name: str, spec: Path | None, dbt: Path | None, tables: str | None
+    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, brief: bool = True
 ) -> AbstractContextManager[View] | None:
-    """Return the view of one dataset, not yet opened: of the project that the options name, of a pipeline with
-    datasets (PIPELINE/DATASET), or of the spark-pipeline.yml around this folder. None for a pipeline of one query.
+    """Return the view of one dataset, not yet opened; None for a pipeline of one query. brief: for little work.
+
+    The dataset is one of the project that the options name, of a pipeline with datasets (PIPELINE/DATASET), or of the
+    spark-pipeline.yml around this folder.
     """
     if spec or dbt or tables:
-        return project.open_dataset(_project_of(spec, dbt, tables), name)
+        return project.open_dataset(_project_of(spec, dbt, tables, brief=brief), name)
     if DATASET in name:
         pipeline, _, dataset = name.partition(DATASET)
-        return project.open_dataset(project.open_folder_project(pipeline), dataset)
+        return project.open_dataset(project.open_folder_project(pipeline, brief=brief), dataset)
     if name not in catalogue.names() and (found := project.find_spec(Path.cwd())) is not None:
-        return project.open_dataset(project.open_project(found), name)
+        return project.open_dataset(project.open_project(found, brief=brief), name)
     return None
 
 
@@ -453,7 +455,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Compare the view with the batch query on the same source versions."""
-    if (dataset := _find_dataset(name, spec, dbt, tables)) is not None:
+    if (dataset := _find_dataset(name, spec, dbt, tables, brief=False)) is not None:
         with dataset as view:
             verification = view.verify(share_of(sample))
     else:
@@ -599,7 +601,7 @@ def status(
     """Show age, lag, size and interrupted work of each pipeline and of its datasets, or of those of a project."""
     rows: list[dict[str, Any]] = []
     if spec or dbt or tables or (not catalogue.names() and project.find_spec(Path.cwd())):
-        with _project_of(spec, dbt, tables) as (opened_project, say):
+        with _project_of(spec, dbt, tables, brief=True) as (opened_project, say):
             rows.extend(project.status_rows(opened_project, say))
         _print(rows, rendering.render_status(rows), as_json=as_json)
         return
@@ -610,7 +612,7 @@ def status(
     opened: catalogue.Opened = {}
     projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
     for name in projects:
-        with project.open_folder_project(name) as (opened_project, say):
+        with project.open_folder_project(name, brief=True) as (opened_project, say):
             rows.extend(project.status_rows(opened_project, say, f"{name}{DATASET}"))
     with show_progress("starting Spark") as say:
         for name in pipelines.keys() - projects.keys():

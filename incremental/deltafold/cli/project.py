@@ -46,38 +46,41 @@ def find_spec(folder: Path) -> Path | None:
 
 
 @contextmanager
-def open_dbt_project(manifest: Path, tables: str | None) -> Generator[tuple[OpenProject, Say]]:
-    """Load the project of a manifest, and start Spark; tables: the folder of tables that are in no catalog."""
+def open_dbt_project(manifest: Path, tables: str | None, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
+    """Load the project of a manifest, and start Spark; tables: the folder of tables that are in no catalog.
+
+    brief: as of `open_pipeline`, also of the other functions.
+    """
     from deltafold.pipelines.dbt import load_project
 
     project = load_project(manifest, tables)
     from deltafold.pipelines.project_run import OpenProject
 
-    with _start_spark(project.name, {}) as (spark, say):
+    with _start_spark(project.name, {}, brief=brief) as (spark, say):
         yield OpenProject(project, spark), say
 
 
 @contextmanager
-def open_project(path: Path) -> Generator[tuple[OpenProject, Say]]:
+def open_project(path: Path, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
     """Start Spark with the settings of a specification, and load its project."""
     from deltafold.pipelines.declarative import load_project, read_spec
     from deltafold.pipelines.project_run import OpenProject
 
     spec = read_spec(path)
-    with _start_spark(spec.name, spec.configuration) as (spark, say):
+    with _start_spark(spec.name, spec.configuration, brief=brief) as (spark, say):
         say(f"{spec.name}: loading the project")
         yield OpenProject(load_project(path, spark, spec), spark), say
 
 
 @contextmanager
-def open_folder_project(name: str) -> Generator[tuple[OpenProject, Say]]:
+def open_folder_project(name: str, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
     """Load the datasets of a pipeline, and start the Spark that it declares."""
     from deltafold.pipelines.folder_project import load_project
 
     project = load_project(catalogue.pipelines_folder().absolute() / name)
     from deltafold.pipelines.project_run import OpenProject
 
-    with _start_spark(name, project.settings, project.spark) as (spark, say):
+    with _start_spark(name, project.settings, project.spark, brief=brief) as (spark, say):
         yield OpenProject(project, spark), say
 
 
@@ -90,14 +93,14 @@ def open_dataset(opening: AbstractContextManager[tuple[OpenProject, Say]], name:
 
 @contextmanager
 def _start_spark(
-    name: str, settings: Mapping[str, str], options: Mapping[str, Any] = MappingProxyType({})
+    name: str, settings: Mapping[str, str], options: Mapping[str, Any] = MappingProxyType({}), *, brief: bool
 ) -> Generator[tuple[SparkSession, Say]]:
     """Start Spark for a project of this name; options: its master and memory."""
     from deltafold.spark.lost import explain_lost_spark
     from deltafold.spark.session import start
 
     with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
-        yield start(f"deltafold {name}", settings=settings, **options), say
+        yield start(f"deltafold {name}", settings=settings, brief=brief, **options), say
 
 
 def names_in(lists: Sequence[str] | None) -> tuple[str, ...]:
