@@ -202,15 +202,18 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
         "INSERT INTO {db}.web VALUES (1, 'click'), (2, 'view')",
     )
     shop.write("streams.py", STREAMS)
-    shop.write("flows.sql", FLOWS)
+    apps = f"CREATE STREAMING TABLE apps AS SELECT id FROM STREAM delta.`{shop.folder}/tables/app`;"
+    shop.write("flows.sql", FLOWS + apps)
     events = "SELECT kind, id FROM {db}.web UNION ALL SELECT kind, id + 100 FROM {db}.app"  # as the first flow has it
     shop.oracles = {
         "events": events,
         "clicks": "SELECT id FROM {db}.web WHERE kind = 'click'",
+        "apps": f"SELECT id FROM delta.`{shop.folder}/tables/app`",
         "kinds": f"SELECT kind, count(*) n FROM ({events}) GROUP BY kind",
     }
     shop.refresh()
     shop.sql("INSERT INTO {db}.web VALUES (3, 'click')", "INSERT INTO {db}.app VALUES (1, 'click'), (1, 'click')")
+    shop.sql("DROP TABLE {db}.events", "DROP TABLE {db}.clicks")  # as a catalog in memory ends with its process
     assert shop.refresh()["events"].rows == 3
     assert shop.run(refresh=("clicks",))["clicks"].rows == 0
     report = shop.run(full_refresh=("events",))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
+from delta.tables import DeltaTable
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -74,6 +75,7 @@ UNVERSIONED_UNDER_STRICT = (
 )
 CHANGED_ROWS = {"DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"}  # Delta's errors of a stream
 SESSION_CATALOG = "spark_catalog"
+CATALOG_KIND, IN_MEMORY = "spark.sql.catalogImplementation", "in-memory"
 STORAGE = "deltafold.storage"  # a property of streaming tables: the project's storage
 CHECKPOINT = "deltafold.checkpoint"  # the number of the checkpoints of its flows, which a full refresh raises
 
@@ -363,14 +365,26 @@ class OpenProject:
         return f"{self.root}/checkpoints/{'.'.join(key)}"
 
     def _exists(self, table: Dataset | StreamingTable) -> bool:
-        return self.spark.catalog.tableExists(".".join(map(quoted, self.graph.key(table))))
+        """Return whether a table has been made; names it in a catalog that ended with an earlier process."""
+        key = self.graph.key(table)
+        name, location = ".".join(map(quoted, key)), self._location(key)
+        if not self.spark.catalog.tableExists(name) and location and DeltaTable.isDeltaTable(self.spark, location):
+            cast(Any, self.spark).sql(f"CREATE TABLE {name} USING delta LOCATION {literal(location)}")
+        return self.spark.catalog.tableExists(name)
+
+    def _location(self, key: Parts) -> str:
+        """Return where a table is whose catalog ends with this process (D-233); empty where the catalog decides."""
+        is_kept = key[0] != SESSION_CATALOG or self.spark.conf.get(CATALOG_KIND) != IN_MEMORY
+        return "" if is_kept else f"{self.root}/tables/{'.'.join(key[1:])}"
 
     def _create(self, table: Dataset | StreamingTable, *, replace_checkpoint: int | None = None) -> None:
         """Create a table or the columns that it lacks, or an empty one with other checkpoints instead."""
         key = self.graph.key(table)
         name = ".".join(map(quoted, key))
+        location = self._location(key)
         if replace_checkpoint is None and self._exists(table):
-            if self._properties(table).get(STORAGE) != self.root:
+            own = self._properties(table).get(STORAGE)
+            if own is None or (own != self.root and not location):
                 raise CatalogError(
                     f"{table.origin}: {table.name}: the table exists, and this project did not create it. Rename it, "
                     "or drop the table."
@@ -389,6 +403,8 @@ class OpenProject:
             clauses.append(f"CLUSTER BY ({', '.join(map(quoted, options.cluster_by))})")
         if options.comment:
             clauses.append(f"COMMENT {literal(options.comment)}")
+        if location:
+            clauses.append(f"LOCATION {literal(location)}")
         clauses.append(f"TBLPROPERTIES ({assignments(properties)})")
         cast(Any, self.spark).sql(" ".join(clauses))
 
@@ -399,6 +415,10 @@ class OpenProject:
 
     def _table(self, relation: Relation) -> DataFrame:
         return self.spark.table(relation.sql)
+
+    def _stream(self, relation: Relation, options: Mapping[str, Any]) -> DataFrame:
+        reader = self.spark.readStream.options(**options)
+        return reader.format("delta").load(relation.parts[-1]) if relation.is_path else reader.table(relation.sql)
 
     def evaluate(self, text: str) -> DataFrame:
         """Return the rows of a query over what the project's datasets and other tables show."""
@@ -429,7 +449,7 @@ class OpenProject:
         key, rows = self.graph.key(table), 0
         leaves = Leaves(
             table=self._table,
-            stream=lambda relation, options: self.spark.readStream.options(**options).table(relation.sql),
+            stream=self._stream,
         )
         for flow in table.flows:
             frame = self.graph.evaluate(flow.query, leaves)
@@ -655,7 +675,7 @@ def _explain_errors(name: str) -> Generator[None]:
         raise SourceError(
             f"{name}: its stream stopped: {cause}. Correct the query or the data, and run again."
         ) from error
-    except PySparkException as error:
+    except catalyst.JavaError as error:
         raise SourceError(f"{name}: {sentence_of_analysis(error)}") from error
 
 
