@@ -8,6 +8,7 @@ import pytest
 
 import deltafold.dagster as df
 from deltafold.algebra.errors import UsageError
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from tests.dagster import sales
 from tests.dagster.test_project import Pretended, revenue
 
@@ -109,3 +110,48 @@ def test_a_body_that_could_not_refresh_is_refused(folder: Path) -> None:
             df.refresh_assets(context)
 
         dg.materialize([raw])
+
+
+def test_what_would_fail_later_is_refused_at_once(folder: Path) -> None:
+    """Protects from assets that are absent without a word, and from a check that never runs."""
+    with pytest.raises(UsageError, match=r"Write @maintained_assets\(PIPELINES\)"):
+        df.maintained_assets(lambda context: None)  # pyright: ignore[reportArgumentType]
+
+    class Renamed(df.DeltafoldTranslator):
+        def get_asset_check_spec(self, pipeline: Any, check: dg.AssetCheckSpec) -> dg.AssetCheckSpec:
+            return dg.AssetCheckSpec("mine", asset=check.asset_key)
+
+    with pytest.raises(DeclarationError, match="its check `equals_batch` has another name or asset"):
+        df.deltafold_assets(folder, translator=Renamed())
+    wrong = run(
+        df.deltafold_assets(folder, name="all"), run_config={"ops": {"all": {"config": {"sample": "50"}}}},
+        raise_on_error=False,
+    )  # fmt: skip
+    [failure] = [event for event in wrong.all_node_events if event.is_step_failure]
+    assert "config `sample`: `50` is not a share. Write for example 1%" in str(failure.step_failure_data)
+    assert not [event for event in wrong.all_node_events if event.is_step_up_for_retry]
+
+
+def test_two_selections_of_a_folder_are_two_steps(folder: Path) -> None:
+    steps = [df.deltafold_assets(folder, exclude="other"), df.deltafold_assets(folder, select="other")]
+    assert len({step.op.name for step in steps}) == 2
+    defs = dg.Definitions(steps, resources={"deltafold": Pretended()})
+    assert defs.resolve_asset_graph().get_all_asset_keys() >= {dg.AssetKey("other")}
+
+
+def test_a_dataset_without_a_description_shows_none_of_ours(folder: Path) -> None:
+    [spec] = [spec for spec in df.deltafold_assets(folder).specs if spec.key == dg.AssetKey("other")]
+    assert spec.description == "An answer that Deltafold keeps current."
+
+
+def test_partitions_of_a_landing_are_the_days_of_its_folders(tmp_path: Path) -> None:
+    """Protects from a week of which one day is landed, and the step is green."""
+    sales.declare(tmp_path)
+
+    class Weekly(df.DeltafoldTranslator):
+        def get_landing_spec(self, pipeline: Any, source: str) -> dg.AssetSpec:
+            weeks = dg.WeeklyPartitionsDefinition("2024-05-05")
+            return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=weeks)
+
+    with pytest.raises(DeclarationError, match="the partitions of source sales are days, and its asset has others"):
+        df.landing_assets(tmp_path, translator=Weekly())

@@ -82,8 +82,9 @@ def test_a_version_with_the_same_rows_is_no_change(tmp_path: Path) -> None:
     assert [commit(0, {"metaData": {}}), commit(1, {"add": {"path": "a", "dataChange": True}})] == [0, 1]
     assert [commit(2, *compacted), commit(3, {"protocol": {}}), commit(4, {"remove": {"path": "a"}})] == [1, 1, 4]
     assert [commit(5, *compacted), commit(6, {"metaData": {}}), commit(7)] == [4, 6, 6]
+    assert commit(8, {"commitInfo": {"operation": "SET TBLPROPERTIES"}}, {"metaData": {}}) == 6
     (log / f"{6:020}.json").unlink()
-    assert changed_version(str(tmp_path)) == 7
+    assert changed_version(str(tmp_path)) == 8
 
 
 def test_a_checkpoint_tells_the_version_when_the_log_was_cleaned(tmp_path: Path) -> None:

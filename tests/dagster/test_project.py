@@ -251,8 +251,8 @@ class Lenient(df.DeltafoldTranslator):
         return dg.LastPartitionMapping() if source in pipeline.partitioned else None
 
     def get_landing_spec(self, pipeline: Pipeline, source: str) -> dg.AssetSpec:
-        weekly = dg.WeeklyPartitionsDefinition("2013-01-01")
-        return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=weekly)
+        daily = dg.DailyPartitionsDefinition("2013-01-01")
+        return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=daily)
 
 
 def test_checks_and_partitions_are_the_users(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_checks_and_partitions_are_the_users(tmp_path: Path) -> None:
     assert dep.partition_mapping == dg.LastPartitionMapping()
     policy = dg.BackfillPolicy.multi_run(5)
     [landing] = df.landing_assets(tmp_path, translator=Lenient(), backfill_policy=policy)
-    assert isinstance(landing.partitions_def, dg.WeeklyPartitionsDefinition) and landing.backfill_policy == policy
+    assert isinstance(landing.partitions_def, dg.DailyPartitionsDefinition) and landing.backfill_policy == policy
 
 
 def test_a_selection_is_that_of_dbt(tmp_path: Path) -> None:

@@ -28,7 +28,13 @@ from deltafold.dagster import metadata
 from deltafold.dagster.step_body import Body, RefreshConfig, Result, complete_body
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
-from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
+from deltafold.dagster.translator import (
+    DeltafoldTranslator,
+    refuse_other_check,
+    refuse_partitions,
+    refuse_same_keys,
+    replace_attributes,
+)
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.values import share_of
@@ -129,7 +135,7 @@ def survey_datasets(
         ]
         spec = replace_attributes(spec, deps=deps, metadata={**shown, **spec.metadata})
         offered = _list_checks(pipeline, spec.key, checked=checked)
-        checks = [translator.get_asset_check_spec(pipeline, check) for check in offered]
+        checks = [refuse_other_check(check, translator.get_asset_check_spec(pipeline, check)) for check in offered]
         surveyed[pipeline.name] = Dataset(
             pipeline,
             spec,
@@ -229,6 +235,10 @@ def refresh_assets(context: dg.AssetExecutionContext) -> Iterator[Result]:
         raise UsageError(f"step {name}: it maintains no dataset. Decorate its body with `maintained_assets`.")
     asked = context.op_execution_context.op_config
     config = RefreshConfig(**{name: asked[name] for name in RefreshConfig.model_fields if name in asked})
+    try:
+        share_of(config.sample or "100%")
+    except ValueError as error:
+        raise dg.Failure(f"config `sample`: {error}.", allow_retries=False) from None
     return step_of(context.assets_def).results(context, config)
 
 
@@ -485,9 +495,11 @@ def loss_events(dataset: Dataset, report: Report) -> Iterator[dg.AssetCheckEvalu
 
 def together(failures: Mapping[str, dg.Failure]) -> dg.Failure:
     """Return one failure for several datasets; it is tried again if that may help one of them."""
+    texts = {name: str(failure.description) for name, failure in failures.items()}
+    sentences = "\n".join(text if name in text else f"{name}: {text}" for name, text in texts.items())
     if len(failures) == 1:
-        return next(iter(failures.values()))
-    sentences = "\n".join(f"{name}: {failure.description}" for name, failure in failures.items())
+        [failure] = failures.values()
+        return dg.Failure(sentences, metadata=failure.metadata, allow_retries=failure.allow_retries)
     again = any(failure.allow_retries for failure in failures.values())
     return dg.Failure(f"{len(failures)} datasets failed.\n{sentences}", allow_retries=again)
 

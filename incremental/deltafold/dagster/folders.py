@@ -24,6 +24,9 @@ CHANGES = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", 
 MOST_COMMITS = 20
 """The most commits that are read to find the last change of a table."""
 
+OF_PROPERTIES = frozenset({"SET TBLPROPERTIES", "UNSET TBLPROPERTIES"})
+"""The operations that write metadata, and keep rows and columns."""
+
 _COMMIT = re.compile(r"(\d{20})\.(json|checkpoint\..*)")
 
 
@@ -98,13 +101,16 @@ def changed_version(path: str) -> int | None:
 
 def _is_change(commit: UPath) -> bool:
     """Return whether a commit changed rows or columns; raises OSError without it, ValueError for no JSON."""
+    operation, has_metadata = "", False
     with commit.open(encoding="utf-8") as lines:
         for line in lines:
             action = json.loads(line)
             files = (action[kind] for kind in ("add", "remove") if kind in action)
-            if "metaData" in action or any(file.get("dataChange", True) for file in files):
+            if any(file.get("dataChange", True) for file in files):
                 return True
-    return False
+            operation = action.get("commitInfo", {}).get("operation", operation)
+            has_metadata = has_metadata or "metaData" in action
+    return has_metadata and operation not in OF_PROPERTIES
 
 
 def _store_signatures(path: str, column: str | None) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from deltafold.dagster import metadata
 from deltafold.dagster.dataset_step import find_runner, find_steps, landing_op
-from deltafold.dagster.partitions import partitions_of
+from deltafold.dagster.partitions import partitions_of, refuse_other_days
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.translator import replace_attributes
 from deltafold.pipelines.catalogue import Pipeline
@@ -43,6 +43,8 @@ def landing_step(
     partitioned = source in pipeline.partitioned
     if partitioned and spec.partitions_def is None:
         spec = replace_attributes(spec, partitions_def=partitions_of(pipeline))
+    if partitioned:
+        refuse_other_days(pipeline, source, spec.partitions_def)
 
     @dg.multi_asset(
         name=landing_op(spec.key),

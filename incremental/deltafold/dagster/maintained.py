@@ -216,7 +216,7 @@ def deltafold_assets(
         pipelines: the folder of their folders; by default DELTAFOLD_PIPELINES, else ./pipelines. Or a project: a
             pipeline's folder whose pipeline.yaml has `datasets`, a dbt project or its manifest.json, a
             spark-pipeline.yml or its folder.
-        name: of the step, by default that of the folder.
+        name: of the step, by default that of the folder, marked where a part of it is selected.
         tables: of a dbt project, the folder or URI of the Delta tables that are in no catalog.
         select: which datasets, in dbt's grammar (docs/reference/selections.md): names, `tag:nightly`, `+orders`;
             by default all. One that they read is no asset: it is refreshed with them, in a project read as it is.
@@ -245,7 +245,7 @@ def deltafold_assets(
             checked=bool(equals_batch),
         )
         return project_step(
-            name or f"{files.name}__refresh",
+            name or f"{files.name}__refresh{_mark(select, exclude)}",
             assets,
             resource_key=resource_key,
             retry_policy=retry_policy,
@@ -256,7 +256,7 @@ def deltafold_assets(
     pipelines_of_share = [_with_share(each, asked=equals_batch) for each in _load(folder, select, exclude)]
     datasets = translate(pipelines_of_share, translator or DeltafoldTranslator(), checked=bool(equals_batch))
     return refresh_step(
-        name or f"{folder.name}__refresh",
+        name or f"{folder.name}__refresh{_mark(select, exclude)}",
         datasets,
         resource_key=resource_key,
         retry_policy=retry_policy,
@@ -264,6 +264,12 @@ def deltafold_assets(
         op_tags=op_tags,
         body=body,
     )
+
+
+def _mark(select: str | Sequence[str] | None, exclude: str | Sequence[str]) -> str:
+    """Return the end of a step's name that tells its selection from others of the same folder; empty without one."""
+    texts = (*as_texts(select), "", *as_texts(exclude))
+    return f"_{sha256(repr(texts).encode()).hexdigest()[:6]}" if any(texts) else ""
 
 
 class StepOptions(TypedDict, total=False):
@@ -302,6 +308,8 @@ def maintained_assets(
         DeclarationError: as `deltafold_assets`.
         UsageError: the first parameter is not `context`, or `config` is of another class.
     """
+    if callable(pipelines):
+        raise UsageError("maintained_assets: it decorates without brackets. Write @maintained_assets(PIPELINES).")
 
     def decorate(body: Body) -> dg.AssetsDefinition:
         return deltafold_assets(pipelines, name=name or body.__name__, body=body, **options)

@@ -8,10 +8,11 @@ set them too.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any, cast
 
 import dagster as dg
 
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
@@ -62,3 +63,15 @@ def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]
     """
     positions = [order.index(key) for key in keys]
     return {RANGE_START: order[min(positions)], RANGE_END: order[max(positions)]}
+
+
+def refuse_other_days(pipeline: Pipeline, source: str, partitions: dg.PartitionsDefinition[str] | None) -> None:
+    """Raise DeclarationError for partitions that are not the days of a source: each key lands the folder of one."""
+    if pipeline.declaration.partitioning.kind == "dynamic" or pipeline.declaration.partitioning.start is None:
+        return
+    is_time = isinstance(partitions, dg.TimeWindowPartitionsDefinition)
+    if not (is_time and partitions.is_basic_daily and str(cast(Any, partitions).fmt) == "%Y-%m-%d"):
+        raise DeclarationError(
+            f"pipeline `{pipeline.name}`: the partitions of source {source} are days, and its asset has others, of "
+            "which each would land one day. Give it daily partitions with keys such as 2024-05-31."
+        )

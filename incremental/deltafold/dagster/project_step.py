@@ -32,7 +32,13 @@ from deltafold.dagster.dataset_step import (
 from deltafold.dagster.step_body import Body, RefreshConfig, Result
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import failure_of
-from deltafold.dagster.translator import DeltafoldTranslator, refuse_partitions, refuse_same_keys, replace_attributes
+from deltafold.dagster.translator import (
+    DeltafoldTranslator,
+    refuse_other_check,
+    refuse_partitions,
+    refuse_same_keys,
+    replace_attributes,
+)
 from deltafold.pipelines.declaration.values import share_of
 from deltafold.pipelines.described_project import DescribedDataset, DescribedTest, ProjectDescription
 from deltafold.pipelines.project_files import ProjectFiles
@@ -104,11 +110,11 @@ def translate_project(
     for dataset in datasets:
         if checked and dataset.is_view:
             offered = equals_batch(specs[dataset.relation].key, project.share)
-            checks.append(translator.get_asset_check_spec(dataset, offered))
+            checks.append(refuse_other_check(offered, translator.get_asset_check_spec(dataset, offered)))
         for test in dataset.tests:
             name, text = check_name(test), test.description or None
             offered = dg.AssetCheckSpec(name, asset=specs[dataset.relation].key, description=text)
-            checks.append(translator.get_asset_check_spec(dataset, offered))
+            checks.append(refuse_other_check(offered, translator.get_asset_check_spec(dataset, offered)))
     kept = tuple(check for check in checks if check)
     return ProjectAssets(files=files, project=project, datasets=completed, landings=landings, keys=keys, checks=kept)
 

@@ -45,6 +45,10 @@ def derive_name(key: dg.AssetKey) -> str:
     return f"{letters if letters[:1].isalpha() else f'view_{letters}'}"[:54] + f"_{digest}"
 
 
+KEPT_CURRENT = "An answer that Deltafold keeps current."
+"""Of a dataset without a description, for which Dagster would show the docstring of its step."""
+
+
 def refuse_partitions(spec: dg.AssetSpec) -> dg.AssetSpec:
     """Return the spec of a dataset; raises DeclarationError if it has partitions: a refresh takes all of its rows."""
     if spec.partitions_def is not None:
@@ -52,6 +56,16 @@ def refuse_partitions(spec: dg.AssetSpec) -> dg.AssetSpec:
             f"asset {spec.key.to_user_string()}: partitions_def: a dataset has no partitions. Remove it."
         )
     return spec
+
+
+def refuse_other_check(offered: dg.AssetCheckSpec, check: dg.AssetCheckSpec | None) -> dg.AssetCheckSpec | None:
+    """Return a check as a translator wants it; raises DeclarationError for another check, which nothing would run."""
+    if check is not None and (check.name, check.asset_key) != (offered.name, offered.asset_key):
+        raise DeclarationError(
+            f"asset {offered.asset_key.to_user_string()}: its check `{offered.name}` has another name or asset in "
+            "get_asset_check_spec, and would not run. Keep both."
+        )
+    return check
 
 
 def refuse_same_keys(specs: Mapping[str, dg.AssetSpec]) -> None:
@@ -144,7 +158,7 @@ class DeltafoldTranslator:
         return dg.AssetSpec(
             self.get_asset_key(pipeline),
             deps=self._find_deps(pipeline),
-            description=declared.description or None,
+            description=declared.description or KEPT_CURRENT,
             group_name=declared.group,
             owners=declared.owners,
             tags=dict.fromkeys(declared.tags, ""),
@@ -157,7 +171,7 @@ class DeltafoldTranslator:
         """Return the asset of a dataset of a project, without dependencies, which its step adds."""
         return dg.AssetSpec(
             self.get_asset_key(dataset),
-            description=dataset.description or None,
+            description=dataset.description or KEPT_CURRENT,
             group_name=dataset.group,
             owners=dataset.owners,
             tags={tag: "" for tag in dataset.tags if TAG.match(tag)},
