@@ -258,6 +258,9 @@ def run(
 
     Without NAME: refresh the datasets of the spark-pipeline.yml in this folder or around it, or of a dbt project.
     """
+    if name is not None and DATASET in name:
+        pipeline, _, dataset = name.partition(DATASET)
+        raise typer.BadParameter(f"{name}: name the pipeline, and select: deltafold run {pipeline} --select {dataset}")
     if name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
         if partition or chunk:
             raise typer.BadParameter("--partition and --chunk: they need the NAME of a pipeline of one query. Add it.")
@@ -356,17 +359,23 @@ def dry_run(
     if describe and (name or dbt or select or exclude):
         raise typer.BadParameter("--describe: it is for a whole spark-pipeline.yml. Remove it, or the others.")
     with _project_of(spec, dbt, tables, name, brief=True) as (opened, say):
-        from deltafold.pipelines.project_run import Selection
+        from deltafold.pipelines.project_run import ProjectRefusedError, Selection
 
-        unknown = opened.open(create=False)
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
+        refusals = list(opened.project.refusals)
+        unknown = opened.open_possible(selected, create=False)
+        refusals += opened.find_refusals(selected)
         text = project.render_graph(opened, unknown, selected)
+        if describe and refusals:
+            raise ProjectRefusedError("\n".join(refusals))
         if describe:
             from deltafold.pipelines.project_files import write_description
 
             path = project.locate_spec(spec, Path.cwd())
             say(f"{opened.project.name}: datasets written to {write_description(path, opened)}")
     print(text)
+    if refusals:
+        raise ProjectRefusedError("\n".join(refusals))
 
 
 @app.command()

@@ -158,7 +158,7 @@ def render_graph(opened: OpenProject, unknown: Sequence[str], selected: Collecti
     lines = list[str]()
     for node in opened.reads.order:
         key = opened.graph.key(node)
-        if key not in selected:
+        if key not in selected or key in opened.refused:
             continue
         read = sorted(
             relation.node.name if relation.node is not None else opened.show_source(relation)

@@ -209,10 +209,15 @@ class OpenProject:
     def open(self, chosen: Collection[Parts] | None = None, *, create: bool = True) -> tuple[str, ...]:
         """Do what `open_possible` does. Raises ProjectRefusedError with a line for each refusal and failed landing."""
         unknown = self.open_possible(chosen, create=create)
-        refused = [each.sentence for each in self.refused.values() if not isinstance(each.error, UnavailableError)]
-        if sentences := dict.fromkeys((*self.project.refusals, *map(str, self.unlanded.values()), *refused)):
+        refused = self.find_refusals(chosen)
+        if sentences := (*self.project.refusals, *map(str, self.unlanded.values()), *refused):
             raise ProjectRefusedError("\n".join(sentences))
         return unknown
+
+    def find_refusals(self, chosen: Collection[Parts] | None) -> list[str]:
+        """Return a sentence for each refused dataset among the chosen ones and what they read, or among all."""
+        needed = (self.refused.get(self.graph.key(node)) for node in self.reads.find_needed(chosen))
+        return [each.sentence for each in needed if each and not isinstance(each.error, UnavailableError)]
 
     def open_possible(self, chosen: Collection[Parts] | None = None, *, create: bool = True) -> tuple[str, ...]:
         """Compile the views, or the chosen ones and all that these read; what cannot be is in `refused`.
@@ -253,11 +258,12 @@ class OpenProject:
             number = f"{len(found)} datasets" if found else "no dataset"
             raise DeclarationError(f"{self.project.name}: it has {number} `{name}`. {near}")
         [node] = found
-        if self.is_written(node):
-            raise DeclarationError(
-                f"{node.name}: it is a table that each run writes, not a maintained view. Query the table itself."
-            )
         key = self.graph.key(node)
+        if self.is_written(node):
+            table = self._location(key) or ".".join(key)
+            raise DeclarationError(
+                f"{node.name}: it is a table that each run writes, not a maintained view. Query the table {table}."
+            )
         self.open_possible({key}, create=False)
         if refusal := self.refused.get(key):
             raise ProjectRefusedError(refusal.sentence)

@@ -217,8 +217,7 @@ def explain_errors(
         shown_fix = NEVER_TOGETHER.format(guard=guard) if moving and is_data_error else fix
         if condition and condition[0] == f"[{RAISED_CONDITION}]":
             reason = first_line(reason)  # the message of a raise_error in the query
-            fix = "Correct the data."
-            shown_fix = "If the batch query succeeds, rebuild the view." if moving else fix
+            fix = shown_fix = "Correct the data."
         raise (EvaluationError if is_data_error else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {shown_fix}",
             f"{what}: {condition[0] if condition else type(error).__name__}. {fix}",
