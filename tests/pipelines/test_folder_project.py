@@ -89,6 +89,12 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
     assert "Did you mean `paid`?" in call("run", "shop", "--select", "payd").stderr
     assert '"best": 14' in call("show", "shop/best", "--json").stdout
     assert call("verify", "shop/by_shop").exit_code == 0
+    maintained = call("maintain", "shop", "--json")
+    assert maintained.exit_code == 0, maintained.output
+    maintained = json.loads(maintained.stdout)
+    assert {each["view"] for each in maintained} == QUERIES.keys()
+    assert call("show", "shop", "--quarantine", "orders").exit_code == 0
+    assert "deltafold run shop --select best" in call("run", "shop/best").stderr
     assert "/warehouse/views/best/" in call("path", "shop/best").stdout
     assert "Did you mean `best`?" in call("show", "shop/bst").stderr
     with pytest.raises(DeclarationError, match=r"it has datasets\. Name one, shop/DATASET"):

@@ -18,7 +18,7 @@ import typer
 
 from deltafold import __version__, telemetry
 from deltafold.cli import project, rendering, scaffold
-from deltafold.cli.exit_codes import BUSY, UNEQUAL, UNEXPECTED, USAGE, Commands
+from deltafold.cli.exit_codes import BUSY, UNEQUAL, UNEXPECTED, USAGE, Commands, code_of
 from deltafold.cli.opened import check_range, open_pipeline
 from deltafold.cli.orchestrator import answer_pipes
 from deltafold.cli.rendering import show_progress, show_warnings
@@ -516,9 +516,14 @@ def show(
         if quarantine is not None:
             catalogue.require_landed(pipeline, quarantine)
 
-    with _find_dataset(name, spec, dbt, tables) or _open_brief(name, check) as view:
-        answer = view.answer() if quarantine is None else view.warehouse.quarantine(quarantine)
-        rows = answer.limit(limit + 1).collect()
+    if quarantine is not None and folder_project.is_project(catalogue.pipelines_folder() / name):
+        with project.open_folder_project(name, brief=True) as (opened, _):
+            answer = opened.warehouse.quarantine(quarantine)
+            rows = answer.limit(limit + 1).collect()
+    else:
+        with _find_dataset(name, spec, dbt, tables) or _open_brief(name, check) as view:
+            answer = view.answer() if quarantine is None else view.warehouse.quarantine(quarantine)
+            rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
     _print([row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more, as_json=as_json)
@@ -544,13 +549,29 @@ def path(
 
 @app.command()
 def maintain(
-    name: NameArgument,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The pipeline's name.")] = None,
     *,
     retain: Annotated[float, typer.Option("--retain", min=0, help="Keep the versions of the last HOURS.")] = 168,
     buckets: Annotated[int | None, typer.Option("--buckets", min=1, help="Use this many buckets from now on.")] = None,
+    spec: SpecOption = None,
+    dbt: DbtOption = None,
+    tables: TablesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compact the tables of a view and its landed sources, and remove old files."""
+    """Compact the tables of a view and its landed sources, and remove old files; or those of all datasets of NAME.
+
+    Without NAME: those of the spark-pipeline.yml in this folder or around it, or of a dbt project.
+    """
+    if spec or dbt or tables or name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
+        if buckets:
+            raise typer.BadParameter("--buckets: it is for a pipeline of one query. Remove it.")
+        with _project_of(spec, dbt, tables, name) as (opened_project, say):
+            kept, faults = project.maintain_all(opened_project, retain, say)
+        failed = [f"FAILED {dataset}: {error}" for dataset, error in faults.items()]
+        _print(list(map(asdict, kept)), "\n".join([*map(rendering.render_upkeep, kept), *failed]), as_json=as_json)
+        if faults:
+            raise typer.Exit(code_of(next(iter(faults.values()))))
+        return
     with open_pipeline(name) as opened:
         copied = opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step)) if buckets else None
         done = opened.maintain(retain)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
+    from deltafold.algebra.results.upkeep import Upkeep
     from deltafold.pipelines.project_run import OpenProject
     from deltafold.view import View
 
@@ -132,6 +133,22 @@ def render_pipeline(report: PipelineReport) -> str:
 
 def _line(dataset: DatasetResult) -> str:
     return f"FAILED {dataset.sentence}" if dataset.error_type else dataset.sentence
+
+
+def maintain_all(opened: OpenProject, hours: float, say: Say) -> tuple[list[Upkeep], dict[str, DeltafoldError]]:
+    """Maintain the datasets that were refreshed; returns what was done, and the errors of others by name."""
+    opened.check()
+    opened.open_possible(create=False)
+    done: list[Upkeep] = []
+    faults: dict[str, DeltafoldError] = {}
+    for key, view in opened.views.items():
+        name = opened.graph.nodes[key].name
+        try:
+            if view.store.journal.last_complete() is not None:
+                done.append(view.maintain(hours, lambda step, name=name: say(f"{name}: {step}")))
+        except DeltafoldError as error:
+            faults[name] = error
+    return done, faults
 
 
 def status_rows(opened: OpenProject, say: Say, prefix: str = "") -> Iterator[dict[str, Any]]:
