@@ -155,3 +155,18 @@ def test_partitions_of_a_landing_are_the_days_of_its_folders(tmp_path: Path) -> 
 
     with pytest.raises(DeclarationError, match="the partitions of source sales are days, and its asset has others"):
         df.landing_assets(tmp_path, translator=Weekly())
+
+
+def test_an_asset_may_stand_for_its_key(tmp_path: Path) -> None:
+    @dg.asset(key=["raw", "orders"])
+    def orders() -> None: ...
+
+    def read(source: Any) -> dg.AssetsDefinition:
+        query = "SELECT count(*) AS n FROM orders"
+        return df.maintained_view("n", query, sources={"orders": source}, warehouse=str(tmp_path))
+
+    for named in (orders, orders.key, "raw/orders"):
+        [dep] = read(df.TableSource("/lake/orders", asset=named)).specs_by_key[dg.AssetKey("n")].deps
+        assert dep.asset_key == orders.key
+    with pytest.raises(UsageError, match="source orders: AssetKey is no table and no maintained view"):
+        read(orders.key)

@@ -6,11 +6,11 @@ imports no Spark.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast
 
 import dagster as dg
 
@@ -52,13 +52,13 @@ UNDECLARED = "not_declared_well"
 class TableSource(dg.Resolvable):
     """A Delta table that a maintained view reads, and the asset that writes it.
 
-    delta: its path or URI; table: or its name in Spark's catalog; asset: the key of the asset, by default the name of
-    the source; invariant, primary_key and append_only: as in `deltafold.Delta`.
+    delta: its path or URI; table: or its name in Spark's catalog; asset: the key of the asset, or in Python the asset
+    itself, by default the name of the source; invariant, primary_key and append_only: as in `deltafold.Delta`.
     """
 
     delta: str | None = None
     table: str | None = None
-    asset: str | None = None
+    asset: Annotated[KeyLike | None, dg.Resolver.default(model_field_type=str | None)] = None
     invariant: bool = False
     primary_key: Sequence[str] = ()
     append_only: bool = False
@@ -66,13 +66,14 @@ class TableSource(dg.Resolvable):
     @property
     def declaration(self) -> Mapping[str, Any]:
         """What a pipeline.yaml would have for it."""
-        return {name: value for name, value in asdict(self).items() if value and name != "asset"}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value and name != "asset"}
 
 
 class _OneAsset(DeltafoldTranslator):
     """Gives the one dataset of `maintained_view` the key and the attributes that are asked for."""
 
-    def __init__(self, asked: dg.AssetSpec, source_assets: Mapping[str, str], views: Mapping[str, Dataset]) -> None:
+    def __init__(self, asked: dg.AssetSpec, source_assets: Mapping[str, KeyLike], views: Mapping[str, Dataset]) -> None:
         super().__init__(source_assets)
         self._asked = asked
         self._views = views
@@ -147,6 +148,7 @@ def maintained_view(
 
     Raises:
         DeclarationError: for an invalid option.
+        UsageError: for a source that is something else.
     """
     spec = refuse_partitions(asset) if isinstance(asset, dg.AssetSpec) else dg.AssetSpec(asset_key(asset))
     views = {name: _only(source) for name, source in sources.items() if isinstance(source, dg.AssetsDefinition)}
@@ -155,6 +157,12 @@ def maintained_view(
         for name, source in sources.items()
         if not isinstance(source, dg.AssetsDefinition)
     }
+    for source, table in tables.items():
+        if not isinstance(cast(object, table), TableSource):
+            raise UsageError(
+                f"source {source}: {type(table).__name__} is no table and no maintained view. Give the path of a Delta "
+                "table, TableSource(PATH, asset=…), or the assets that `maintained_view` returned."
+            )
     declared = {
         **options,
         "sources": {

@@ -16,14 +16,16 @@ from deltafold.pipelines.declaration.declaration import TAG
 from deltafold.pipelines.declaration.values import PIPELINE_NAME
 from deltafold.pipelines.described_project import DescribedDataset, DescribedSource
 
-KeyLike = str | Sequence[str] | dg.AssetKey
-"""An asset key, its parts, or its text such as `raw/orders`."""
+KeyLike = str | Sequence[str] | dg.AssetKey | dg.AssetSpec | dg.AssetsDefinition
+"""An asset key, its parts, its text such as `raw/orders`, or the asset."""
 
 
 def asset_key(key: KeyLike) -> dg.AssetKey:
-    """Return an asset key of its text or its parts."""
+    """Return an asset key of its text, of its parts, or of the asset."""
     if isinstance(key, dg.AssetKey):
         return key
+    if isinstance(key, dg.AssetSpec | dg.AssetsDefinition):
+        return key.key
     return dg.AssetKey.from_user_string(key) if isinstance(key, str) else dg.AssetKey(key)
 
 
