@@ -212,12 +212,12 @@ def explain_errors(
         reason = causes(error)[0].strip().split("\n")[0]
         condition = CONDITION.match(reason)
         is_data_error = DATA_SQLSTATE.search(reason) is not None
-        guard = guard or GUARD_IN_SQL
-        fix = f"Correct the data, or {guard}." if is_data_error else RUN_AGAIN
-        shown_fix = NEVER_TOGETHER.format(guard=guard) if moving and is_data_error else fix
+        advice = guard or GUARD_IN_SQL
+        fix = f"Correct the data, or {advice}." if is_data_error else RUN_AGAIN
+        shown_fix = NEVER_TOGETHER.format(guard=advice) if moving and is_data_error else fix
         if condition and condition[0] == f"[{RAISED_CONDITION}]":
             reason = first_line(reason)  # the message of a raise_error in the query
-            fix = shown_fix = "Correct the data."
+            fix = shown_fix = f"Correct the data, or {guard}." if guard else "Correct the data."
         raise (EvaluationError if is_data_error else DeltafoldError)(
             f"{what}: {(reason or type(error).__name__).rstrip('.')}. {shown_fix}",
             f"{what}: {condition[0] if condition else type(error).__name__}. {fix}",
