@@ -372,7 +372,7 @@ dp.create_auto_cdc_flow(target="counts", source="counted", keys=["id"], sequence
 
 @dp.temporary_view
 def streamed():
-    return spark.readStream.table("changes")
+    return spark.readStream.format("delta").load("{path}")
 """
 STREAMED = "CREATE TEMPORARY VIEW counted AS SELECT c.id, c.seq, c.op IS NULL AS corrected FROM STREAM (changes) AS c;"
 
@@ -384,7 +384,7 @@ def test_auto_cdc_keeps_the_latest_row_of_each_key(shop: Shop) -> None:
         "INSERT INTO {db}.changes VALUES (1, 'Ann', 'I', 1), (2, 'Bob', 'I', 2), (2, 'Bob', 'D', 5), "
         "(4, 'Dan', 'I', 1), (4, 'Dan', 'D', 5), (5, 'Eve', 'I', 1)",
     )
-    shop.write("cdc.py", CDC)
+    shop.write("cdc.py", CDC.format(path=shop.folder / "tables" / "changes"))
     shop.write("streamed.sql", STREAMED)
     latest = (
         "SELECT id, name FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY seq DESC) AS place "

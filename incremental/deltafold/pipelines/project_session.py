@@ -20,6 +20,7 @@ from deltafold.algebra.errors import QueryError
 from deltafold.algebra.sqltext import quoted
 from deltafold.pipelines.project import Reader
 
+CHANGE_FEED = {"readchangefeed", "readchangedata"}  # options of a stream whose rows are changes, with other columns
 _READER: ContextVar[Reader | None] = ContextVar("reader", default=None)
 
 
@@ -101,10 +102,11 @@ class ProjectReader(DataFrameReader):
 
 
 class ProjectStreamReader(DataStreamReader):
-    """Reads streaming tables and tables of the catalog by name, and other streams as Spark does."""
+    """Reads tables by name as streams, Delta tables by path, and other streams as Spark does."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
+        self._named = ""
         self._options = dict[str, Any]()
 
     def option(self, key: str, value: Any) -> DataStreamReader:
@@ -120,6 +122,19 @@ class ProjectStreamReader(DataStreamReader):
         """Return the rows of a table as a stream."""
         reader = _READER.get()
         return super().table(tableName) if reader is None else reader.stream(tableName, self._options)
+
+    def format(self, source: str) -> DataStreamReader:
+        """Set the format."""
+        self._named = source.lower()
+        return super().format(source)
+
+    def load(self, path: Any = None, format: Any = None, schema: Any = None, **options: Any) -> DataFrame:
+        """Return the rows of files as a stream, or of a Delta table by its path, which the project knows as a table."""
+        reader, asked = _READER.get(), self._options | options
+        is_delta = (format or self._named) == "delta" and isinstance(path, str) and schema is None
+        if reader is not None and is_delta and not CHANGE_FEED.intersection(map(str.lower, asked)):
+            return reader.stream(f"delta.{quoted(path)}", asked)
+        return super().load(path, format, schema, **options)
 
 
 class _Active:
