@@ -174,6 +174,15 @@ def test_a_refused_dataset_stops_its_readers_alone(spark: SparkSession, in_memor
         "shop/unpaid": "failing",
     }
     assert "5 datasets: best, by_shop, empty, paid, unpaid" in call("list").stdout
+    for name, files in (("nothing", "none/*.sql"), ("names", "*.sql")):
+        other = home.parent / name
+        other.mkdir()
+        (other / "pipeline.yaml").write_text(f"sources: {{}}\ndatasets: '{files}'\n")
+        (other / "Bad.sql").write_text("select 1")
+    shown = call("status", "--json")  # an invalid one beside it
+    states |= {"nothing": "invalid declaration", "names": "invalid declaration"}
+    assert {row["name"]: row["state"] for row in json.loads(shown.stdout)} == states
+    assert shown.exit_code == exit_codes.USAGE
 
 
 def test_a_source_that_cannot_be_landed_stops_its_readers_alone(

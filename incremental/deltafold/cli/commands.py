@@ -641,16 +641,21 @@ def status(
         return
     opened: catalogue.Opened = {}
     projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
-    for name in projects:
-        with project.open_folder_project(name, brief=True) as (opened_project, say):
-            rows.extend(project.status_rows(opened_project, say, f"{name}{DATASET}"))
+    for name in [name for name, declared in projects.items() if not isinstance(declared, Exception)]:
+        try:
+            with project.open_folder_project(name, brief=True) as (opened_project, say):
+                rows.extend(project.status_rows(opened_project, say, f"{name}{DATASET}"))
+        except catalogue.DeclarationError as error:
+            projects[name] = error
+    surveyed = pipelines | projects
     with show_progress("starting Spark") as say:
-        for name in pipelines.keys() - projects.keys():
-            say(f"{name}: reading status")
-            rows.append(status_row(name, pipelines[name], opened))
+        for name, pipeline in surveyed.items():
+            if not isinstance(pipeline, folder_project.DeclaredProject):
+                say(f"{name}: reading status")
+                rows.append(status_row(name, pipeline, opened))
     rows.sort(key=lambda row: row["name"])
     _print(rows, rendering.render_status(rows), as_json=as_json)
-    _exit_if_invalid(pipelines | projects)
+    _exit_if_invalid(surveyed)
 
 
 def _exit_if_invalid(pipelines: Mapping[str, object]) -> None:
