@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -222,6 +223,14 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
     shop.check()
     described = shop.spark.sql(f"DESCRIBE DETAIL {shop.database}.events").first()
     assert described is not None and described["partitionColumns"] == ["kind"]
+    other = replace(shop.load().project, storage=f"{shop.folder}/other")  # in the same session, with the same names
+    with pytest.raises(ProjectRefusedError, match="events: the table exists, and this project did not create it"):
+        OpenProject(other, shop.spark).open()
+    shop.sql("DROP TABLE {db}.events", "DROP TABLE {db}.clicks", "DROP TABLE {db}.apps")
+    shutil.copytree(shop.load().root, f"{shop.folder}/moved")
+    moved = OpenProject(replace(other, storage=f"{shop.folder}/moved"), shop.spark)
+    moved.open()
+    assert run_project(moved, Selection(refresh=("events", "apps")), None).counts == {"nothing to do": 2}
 
 
 @night
@@ -324,6 +333,16 @@ def dear():
 """
 
 
+STRICT = """
+from pyspark import pipelines as dp
+
+
+@dp.materialized_view(table_properties={{"deltafold.refresh_policy": "incremental_strict"}})
+def strict():
+    return spark.read.json("{folder}")
+"""
+
+
 def test_what_reads_files_is_replaced_and_its_readers_are_maintained(shop: Shop, tmp_path: Path) -> None:
     shop.sql(
         "CREATE TABLE {db}.zones (zone STRING, name STRING) USING delta", "INSERT INTO {db}.zones VALUES ('a', 'north')"
@@ -346,6 +365,9 @@ def test_what_reads_files_is_replaced_and_its_readers_are_maintained(shop: Shop,
     )
     shop.oracles["prices"] = f"SELECT zone, price, price * 2 AS twice FROM json.`{prices.parent}`"
     shop.refresh()
+    shop.write("strict.py", STRICT.format(folder=prices.parent))
+    [refusal] = shop.refusals()
+    assert "strict: policy incremental_strict: the query reads data without versions" in refusal
 
 
 def _crash(*_: object) -> None:

@@ -237,12 +237,13 @@ class OpenProject:
                 continue
             try:
                 self._check_available(key)
-                if not self.is_written(node):
-                    self._open(key, cast(Dataset, node))
-                elif create:
-                    self._create(node)
-                elif not self._exists(node):
-                    missing.add(key)
+                if isinstance(node, Dataset):
+                    self._open(key, node)
+                if self.is_written(node):
+                    if create:
+                        self._create(node)
+                    elif not self._exists(node):
+                        missing.add(key)
             except (DeltafoldError, PySparkException) as error:
                 self.refused[key] = Refusal(name=node.name, origin=node.origin, error=explain_analysis(error))
         return tuple(unknown)
@@ -374,9 +375,20 @@ class OpenProject:
         """Return whether a table has been made; names it in a catalog that ended with an earlier process."""
         key = self.graph.key(table)
         name, location = ".".join(map(quoted, key)), self._location(key)
-        if not self.spark.catalog.tableExists(name) and location and DeltaTable.isDeltaTable(self.spark, location):
-            cast(Any, self.spark).sql(f"CREATE TABLE {name} USING delta LOCATION {literal(location)}")
-        return self.spark.catalog.tableExists(name)
+        if self.spark.catalog.tableExists(name):
+            return True
+        if not location or not DeltaTable.isDeltaTable(self.spark, location):
+            return False
+        cast(Any, self.spark).sql(f"CREATE TABLE {name} USING delta LOCATION {literal(location)}")
+        return True
+
+    def _is_own(self, table: Dataset | StreamingTable) -> bool:
+        """Return whether this project made a table that exists, at its storage or where that was before it moved."""
+        storage, key = self._properties(table).get(STORAGE), self.graph.key(table)
+        if storage is None or storage == self.root:
+            return storage is not None
+        [detail] = cast(Any, self.spark).sql(f"DESCRIBE DETAIL {'.'.join(map(quoted, key))}").collect()
+        return plain(detail["location"]) == self._location(key)
 
     def _location(self, key: Parts) -> str:
         """Return where a table is whose catalog ends with this process (D-233); empty where the catalog decides."""
@@ -389,8 +401,7 @@ class OpenProject:
         name = ".".join(map(quoted, key))
         location = self._location(key)
         if replace_checkpoint is None and self._exists(table):
-            own = self._properties(table).get(STORAGE)
-            if own is None or (own != self.root and not location):
+            if not self._is_own(table):
                 raise CatalogError(
                     f"{table.origin}: {table.name}: the table exists, and this project did not create it. Rename it, "
                     "or drop the table."
@@ -453,10 +464,7 @@ class OpenProject:
             checkpoint += 1
             self._create(table, replace_checkpoint=checkpoint)
         key, rows = self.graph.key(table), 0
-        leaves = Leaves(
-            table=self._table,
-            stream=self._stream,
-        )
+        leaves = Leaves(table=self._table, stream=self._stream)
         for flow in table.flows:
             frame = self.graph.evaluate(flow.query, leaves)
             query = (
