@@ -28,6 +28,8 @@ from deltafold.pipelines.catalogue import declaration_row, status_row
 from deltafold.pipelines.declaration.values import check_share, check_size, share_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from deltafold.api import Landing, View
     from deltafold.pipelines.project_run import OpenProject, Selection
     from deltafold.spark.host.wanted import WantedSpark
@@ -362,20 +364,16 @@ def dry_run(
         from deltafold.pipelines.project_run import ProjectRefusedError, Selection
 
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
-        refusals = list(opened.project.refusals)
-        unknown = opened.open_possible(selected, create=False)
-        refusals += opened.find_refusals(selected)
-        text = project.render_graph(opened, unknown, selected)
-        if describe and refusals:
-            raise ProjectRefusedError("\n".join(refusals))
-        if describe:
+        text = project.render_graph(opened, opened.open_possible(selected, create=False), selected)
+        refusals = "\n".join((*opened.project.refusals, *opened.find_refusals(selected)))
+        if describe and not refusals:
             from deltafold.pipelines.project_files import write_description
 
             path = project.locate_spec(spec, Path.cwd())
             say(f"{opened.project.name}: datasets written to {write_description(path, opened)}")
     print(text)
     if refusals:
-        raise ProjectRefusedError("\n".join(refusals))
+        raise ProjectRefusedError(refusals)
 
 
 @app.command()
@@ -497,6 +495,22 @@ def history(
     _print([json.loads(report.to_json()) for report in reports], rendering.render_history(reports), as_json=as_json)
 
 
+@contextmanager
+def _open_rows(name: str, dataset: AbstractContextManager[View] | None, source: str | None) -> Generator[DataFrame]:
+    """Open the answer of a dataset or a pipeline, or the malformed rows of a source."""
+    if source is not None and folder_project.is_project(catalogue.pipelines_folder() / name):
+        with project.open_folder_project(name, brief=True) as (opened, _):
+            yield opened.warehouse.quarantine(source)
+        return
+
+    def check(pipeline: catalogue.Pipeline) -> None:
+        if source is not None:
+            catalogue.require_landed(pipeline, source)
+
+    with dataset or _open_brief(name, check) as view:
+        yield view.answer() if source is None else view.warehouse.quarantine(source)
+
+
 @app.command()
 def show(
     name: ViewArgument,
@@ -511,19 +525,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
-
-    def check(pipeline: catalogue.Pipeline) -> None:
-        if quarantine is not None:
-            catalogue.require_landed(pipeline, quarantine)
-
-    if quarantine is not None and folder_project.is_project(catalogue.pipelines_folder() / name):
-        with project.open_folder_project(name, brief=True) as (opened, _):
-            answer = opened.warehouse.quarantine(quarantine)
-            rows = answer.limit(limit + 1).collect()
-    else:
-        with _find_dataset(name, spec, dbt, tables) or _open_brief(name, check) as view:
-            answer = view.answer() if quarantine is None else view.warehouse.quarantine(quarantine)
-            rows = answer.limit(limit + 1).collect()
+    with _open_rows(name, _find_dataset(name, spec, dbt, tables), quarantine) as answer:
+        rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
     _print([row.asDict(recursive=True) for row in rows], rendering.table(answer.columns, rows) + more, as_json=as_json)

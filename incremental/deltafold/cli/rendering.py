@@ -132,14 +132,16 @@ def render_catalogue(pipelines: Mapping[str, Pipeline | DeclaredProject | Except
 def _describe(name: str, pipeline: Pipeline | DeclaredProject | Exception) -> tuple[str, ...]:
     if isinstance(pipeline, Exception):
         return (name, "-", "-", "-", first_line_of(pipeline))
-    declared, files = pipeline.declaration, getattr(pipeline, "datasets", ())
-    datasets = f"{format_count(len(files), 'dataset')}: {', '.join(file.stem for file in files)}" if files else ""
+    declared, description = pipeline.declaration, pipeline.declaration.description
+    if files := getattr(pipeline, "datasets", ()):
+        datasets = f"{format_count(len(files), 'dataset')}: {', '.join(file.stem for file in files)}"
+        description = f"{description.rstrip('.')}. {datasets}" if description else datasets
     return (
         name,
         declared.policy,
         ", ".join(declared.sources) or "-",
         declared.schedule or "-",
-        ". ".join(filter(None, (declared.description.rstrip("."), datasets))) or "-",
+        description or "-",
     )
 
 

@@ -496,7 +496,9 @@ def loss_events(dataset: Dataset, report: Report) -> Iterator[dg.AssetCheckEvalu
 def together(failures: Mapping[str, dg.Failure]) -> dg.Failure:
     """Return one failure for several datasets; it is tried again if that may help one of them."""
     texts = {name: str(failure.description) for name, failure in failures.items()}
-    sentences = "\n".join(text if name in text else f"{name}: {text}" for name, text in texts.items())
+    sentences = "\n".join(
+        text if text.startswith((f"{name}:", f"view {name}:")) else f"{name}: {text}" for name, text in texts.items()
+    )
     if len(failures) == 1:
         [failure] = failures.values()
         return dg.Failure(sentences, metadata=failure.metadata, allow_retries=failure.allow_retries)

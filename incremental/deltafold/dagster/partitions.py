@@ -67,7 +67,7 @@ def range_tags(keys: Collection[str], order: Sequence[str]) -> Mapping[str, str]
 
 def refuse_other_days(pipeline: Pipeline, source: str, partitions: dg.PartitionsDefinition[str] | None) -> None:
     """Raise DeclarationError for partitions that are not the days of a source: each key lands the folder of one."""
-    if pipeline.declaration.partitioning.kind == "dynamic" or pipeline.declaration.partitioning.start is None:
+    if not isinstance(partitions_of(pipeline), dg.DailyPartitionsDefinition):
         return
     is_time = isinstance(partitions, dg.TimeWindowPartitionsDefinition)
     if not (is_time and partitions.is_basic_daily and str(cast(Any, partitions).fmt) == "%Y-%m-%d"):

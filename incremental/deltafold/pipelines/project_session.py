@@ -61,27 +61,31 @@ class ProjectSession(SparkSession):
         return ProjectStreamReader(self)
 
 
-class ProjectReader(DataFrameReader):
-    """Reads datasets and tables by name, Delta tables by path, and files as Spark does."""
+class _Remembering:
+    """Remembers the format and the options that a reader of Spark is given."""
 
     def __init__(self, spark: SparkSession) -> None:
-        super().__init__(spark)
+        cast(Any, super()).__init__(spark)
         self._named = ""
         self._options = dict[str, Any]()
 
-    def format(self, source: str) -> DataFrameReader:
+    def format(self, source: str) -> Any:
         """Set the format."""
         self._named = source.lower()
-        return super().format(source)
+        return cast(Any, super()).format(source)
 
-    def option(self, key: str, value: Any) -> DataFrameReader:
+    def option(self, key: str, value: Any) -> Any:
         """Set an option."""
         return self.options(**{key: value})
 
-    def options(self, **options: Any) -> DataFrameReader:
+    def options(self, **options: Any) -> Any:
         """Set options."""
         self._options |= options
-        return super().options(**options)
+        return cast(Any, super()).options(**options)
+
+
+class ProjectReader(_Remembering, DataFrameReader):
+    """Reads datasets and tables by name, Delta tables by path, and files as Spark does."""
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """Return the rows of a dataset or table."""
@@ -101,32 +105,13 @@ class ProjectReader(DataFrameReader):
         return super().load(path, format, schema, **options)
 
 
-class ProjectStreamReader(DataStreamReader):
+class ProjectStreamReader(_Remembering, DataStreamReader):
     """Reads tables by name as streams, Delta tables by path, and other streams as Spark does."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__(spark)
-        self._named = ""
-        self._options = dict[str, Any]()
-
-    def option(self, key: str, value: Any) -> DataStreamReader:
-        """Set an option."""
-        return self.options(**{key: value})
-
-    def options(self, **options: Any) -> DataStreamReader:
-        """Set options."""
-        self._options |= options
-        return super().options(**options)
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """Return the rows of a table as a stream."""
         reader = _READER.get()
         return super().table(tableName) if reader is None else reader.stream(tableName, self._options)
-
-    def format(self, source: str) -> DataStreamReader:
-        """Set the format."""
-        self._named = source.lower()
-        return super().format(source)
 
     def load(self, path: Any = None, format: Any = None, schema: Any = None, **options: Any) -> DataFrame:
         """Return the rows of files as a stream, or of a Delta table by its path, which the project knows as a table."""
