@@ -38,6 +38,7 @@ from deltafold.compiler.plan_text import outline_plan
 from deltafold.compiler.widening import DifferentError, Widening, compare_programs, widened_columns
 from deltafold.dataflow.state_schema import Layout
 from deltafold.language.analysis import Analysis, analyse
+from deltafold.language.determinism.clock import bind_clock
 from deltafold.language.determinism.tie_breaking import break_ties
 from deltafold.language.evaluation import evaluate
 from deltafold.language.fingerprint.earlier_schemas import are_narrower, find_earlier
@@ -360,8 +361,11 @@ class Compilation:
         keys = [_order_by(key) for key in self.query.ordering]
         return answer.orderBy(*keys) if keys else answer
 
-    def batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does."""
+    def batch(self, frames: Mapping[str, DataFrame], time: str = "") -> DataFrame:
+        """Return the user's query as a DataFrame in a session of its own, with ties broken as the view does.
+
+        time: at which it reads the clock (ISO 8601); when it is run by default.
+        """
         spark = self.spark if callable(self.text) else isolate_session(self.spark)
         if not callable(self.text):
             spark.conf.set(RECURSION_ROWS, "-1")  # Spark's limit protects its own engine; a view need not have it
@@ -373,7 +377,10 @@ class Compilation:
 
         monoids = self.sources.monoids
         with citing(self.origin):
-            return break_ties(spark, evaluate(spark, self.text, self.sources.names, frame, monoids), monoids)
+            answer = evaluate(spark, self.text, self.sources.names, frame, monoids)
+            if time:
+                answer = bind_clock(spark, answer, time)
+            return break_ties(spark, answer, monoids)
 
     @property
     def _types(self) -> ColumnTypes:
@@ -393,7 +400,7 @@ class Compilation:
             plan=query.plan,
             outputs=query.outputs,
             fingerprint=query.fingerprint,
-            refusals=query.forbidden,
+            refusals=query.refusals,
             invariant=self.invariant,
             publish=self.publish,
             facts=self._constraints,
@@ -501,6 +508,7 @@ class Compilation:
             columns=tuple(name for _, name in self.query.outputs),
             batch=self.batch,
             by_definition=self.policy == "definition",
+            reads_clock=bool(self.query.clocked),
             constraints=self._constraints,
             partition_key=lambda: self.partition_key,
         )

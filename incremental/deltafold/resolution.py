@@ -53,7 +53,7 @@ from deltafold.refresh.sources.source_catalog import Declared
 from deltafold.refresh.sources.upstream import Inputs, Progress, Targets, UpstreamState, UpstreamView
 from deltafold.spark.lost import explain_lost_spark
 from deltafold.spark.session_state import temporary_functions
-from deltafold.store.history import Finished, base_versions
+from deltafold.store.history import NO_CLOCKS, Finished, base_versions, clocks_below
 from deltafold.store.snapshot import LastAnswer
 
 if TYPE_CHECKING:
@@ -430,25 +430,38 @@ class ResolvedView:
             self.compilation.mode_policy, read, journal, self.tables | answers, self.view.warehouse.tuning
         )
 
-    def batch(self, versions: Mapping[str, int], points: MeasuredPoints | None = None) -> DataFrame:
+    def batch(
+        self,
+        versions: Mapping[str, int],
+        points: MeasuredPoints | None = None,
+        clocks: Mapping[str, str] = NO_CLOCKS,
+    ) -> DataFrame:
         """Return the batch query at these versions, over the batch queries of the views that it reads.
 
         versions: of all base sources, by their path through the views; points: evaluates its loops, which are else
-        evaluated by their definition.
+        evaluated by their definition; clocks: the times at which queries read the clock (clocks_of), now by default.
         """
         read = {path: version for path, version in versions.items() if self.inputs.find_place(path) is not None}
-        return self._batch(self.inputs.locate(read), points, {})
+        return self._batch(self.inputs.locate(read), points, clocks, {})
 
-    def _batch(self, targets: Targets, points: MeasuredPoints | None, below: dict[Place, DataFrame]) -> DataFrame:
+    def _batch(
+        self,
+        targets: Targets,
+        points: MeasuredPoints | None,
+        clocks: Mapping[str, str],
+        below: dict[Place, DataFrame],
+    ) -> DataFrame:
         """Return the batch query with each base table at a version, by its location; below: those of views so far."""
         frames = {name: table.scan(targets[self.inputs.places[name]]) for name, table in self.tables.items()}
         for name, view in self.views.items():
             folder = view.view.folder
             if folder not in below:
-                below[folder] = view._batch(targets, view._points_at(targets), below)
+                below[folder] = view._batch(targets, view._points_at(targets), clocks_below(clocks, name), below)
             frames[name] = below[folder]
         with nullcontext() if points is None else evaluate_by(points):
-            return self.compilation.batch(frames).toDF(*(column.name for column in self.compilation.columns))
+            return self.compilation.batch(frames, clocks.get("", "")).toDF(
+                *(column.name for column in self.compilation.columns)
+            )
 
     def _points_at(self, targets: Targets) -> MeasuredPoints | None:
         """Return the stored answers of its loops, if its last epoch is of these versions; None without loops."""

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from deltafold.algebra.errors import DeltafoldError, UsageError
 from deltafold.algebra.local_path import local_path
@@ -39,9 +39,9 @@ LOGGER = logging.getLogger("deltafold")
 LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print failures to standard error
 
 
-def now() -> str:
-    """Return the current time: UTC, ISO 8601, to the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+def now(precision: Literal["seconds", "microseconds"] = "seconds") -> str:
+    """Return the current time: UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)
 
 
 def seconds_since(moment: str) -> float:

@@ -34,7 +34,7 @@ from deltafold.refresh.sources.upstream import Progress
 from deltafold.resolution import Compiled, ResolvedView, Resolver, SourceCatalog
 from deltafold.spark.java_errors import explain_errors
 from deltafold.store.answer_pointer import find_address
-from deltafold.store.history import Finished, base_versions
+from deltafold.store.history import Finished, base_versions, clocks_of
 from deltafold.store.plain_answer import PLAIN
 from deltafold.store.snapshot import LastAnswer, status_of
 from deltafold.store.view_store import Store
@@ -169,13 +169,16 @@ class View:
     def batch(self, versions: Mapping[str, int] | None = None) -> DataFrame:
         """Run the batch query at the versions of the last finished epoch, or at the given ones.
 
+        It reads the clock, if it does, at the time of that epoch; at given versions when it is run.
         versions: of all base sources, by the names in `versions`. A view below is replaced by its own batch query.
         """
         check_versions(versions)
         resolved = self._resolved
         if versions is not None and (missing := resolved.inputs.places.keys() - versions.keys()):
             raise UsageError(f"versions: {', '.join(sorted(missing))} missing. Give a version of each base source.")
-        return resolved.batch(self.versions if versions is None else versions)
+        if versions is not None:
+            return resolved.batch(versions)
+        return resolved.batch(self.versions, clocks=clocks_of(self._last_answer.entry.intent))
 
     def verify(self, share: float = 1.0) -> Verification:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
@@ -192,7 +195,7 @@ class View:
         sample = resolved.compilation.sample(share, intent.epoch)
         versions = base_versions(intent.sources)
         points = resolved.measured_points(entry)
-        expected = resolved.batch(versions, points)
+        expected = resolved.batch(versions, points, clocks_of(intent))
         sources = {path: f"source {name} (version {versions[name]})" for name, path in resolved.inputs.places.items()}
         with explain_errors(sources, moving=False, work="verification", guard=resolved.compilation.current.guard):
             answer = self._answer_rows(resolved, entry, rows)

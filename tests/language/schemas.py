@@ -65,7 +65,7 @@ def draft_of(spark: SparkSession, found: Query, declared: Mapping[str, SourceDec
         plan=found.plan,
         outputs=found.outputs,
         fingerprint=found.fingerprint,
-        refusals=found.forbidden,
+        refusals=found.refusals,
         invariant=INVARIANT,
         facts=facts,
         equality=equality,

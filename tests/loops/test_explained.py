@@ -38,7 +38,7 @@ QUERIES = (
 def compiled(spark: SparkSession, query: str | Callable[..., DataFrame]) -> Program:
     found = read_query(spark, query, {name: schema_of(ddl) for name, ddl in SCHEMAS.items()})
     return compile_query(
-        Draft(plan=found.plan, outputs=found.outputs, fingerprint=found.fingerprint, refusals=found.forbidden)
+        Draft(plan=found.plan, outputs=found.outputs, fingerprint=found.fingerprint, refusals=found.refusals)
     )
 
 

@@ -113,6 +113,7 @@ class Analysis:
             outputs=outputs,
             ordering=_answer_ordering(self.normal, {column.name: name for column, name in outputs}, translation),
             forbidden=tuple(translation.scalars.forbidden),
+            clocked=tuple(translation.scalars.clocked),
             settings=self.settings,
             attributes=translation.names.attributes,
             names=tuple(translation.names.created),

@@ -44,16 +44,18 @@ class Query:
     """A translated query.
 
     plan: its algebra; outputs: the plan's column and the user's name of each answer column; ordering: the answer's
-    order; forbidden: expressions without a fixed value; settings: those that the answer depends on (ANSI, time zone);
-    attributes: Spark's attribute of each column name, for the runtime's lowering; names: those of the plan's columns;
-    loops: the names of the loops that it calls, in the order of the calls; built_as: the fingerprint that it had when
-    columns of the sources `grown` had fewer fields, of which it reads none, or types of columns were narrower.
+    order; forbidden: expressions without a fixed value; clocked: expressions that read the clock; settings: those that
+    the answer depends on (ANSI, time zone); attributes: Spark's attribute of each column name, for the runtime's
+    lowering; names: those of the plan's columns; loops: the names of the loops that it calls, in the order of the
+    calls; built_as: the fingerprint that it had when columns of the sources `grown` had fewer fields, of which it reads
+    none, or types of columns were narrower.
     """
 
     plan: Plan
     outputs: tuple[tuple[Column, str], ...]
     ordering: tuple[Ordering, ...]
     forbidden: tuple[Refusal, ...]
+    clocked: tuple[Refusal, ...]
     settings: Settings
     attributes: Mapping[str, Any]
     names: tuple[str, ...] = ()
@@ -67,9 +69,16 @@ class Query:
         return source_names(self.plan)
 
     @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why no state of it can be kept, by its expressions."""
+        return (*self.forbidden, *self.clocked)
+
+    @property
     def determined(self) -> bool:
-        """Whether two runs over the same rows give the same answer."""
-        return not self.forbidden and not any(isinstance(n, GroupwiseOp) and n.undetermined for n in walk(self.plan))
+        """Whether two runs over the same rows, at the same time of the clock, give the same answer."""
+        if self.forbidden or (self.clocked and self.loops):  # the steps of a loop are queries of their own
+            return False
+        return not any(isinstance(n, GroupwiseOp) and n.undetermined for n in walk(self.plan))
 
     @property
     def fingerprint(self) -> str:

@@ -124,7 +124,13 @@ class Executor:
         journal, intent, last, cost = self.store.journal, plan.intent, plan.last, epoch.measure.cost
         if not effect.commits and not plan.is_resumed and last is not None:
             # the change cancelled out, as in a compaction
-            kept = replace(last.intent, sources=intent.sources, constraints=intent.constraints, extent=intent.extent)
+            kept = replace(
+                last.intent,
+                sources=intent.sources,
+                constraints=intent.constraints,
+                extent=intent.extent,
+                clock=intent.clock,
+            )
             journal.finish(replace(last, intent=kept))
             journal.remove(intent)
             return unaffected_report(last, intent.sources, effect, cost)

@@ -25,13 +25,15 @@ from deltafold.refresh.epoch import Epoch, EpochResult
 from deltafold.refresh.incremental_refresh import no_partition_key
 from deltafold.spark.checkpoint import compute_measures, measured_once
 
-Batch = Callable[[Mapping[str, DataFrame]], DataFrame]
+Batch = Callable[[Mapping[str, DataFrame], str], DataFrame]
+"""The batch query over frames of its sources, at a time of the clock; empty if it reads none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FullRecompute:
     """A view maintained by recomputing its query; `by_definition` compares two answers instead of answer and view.
 
+    reads_clock: its answer depends on the time of the epoch, and is compared with the view's rows in any case;
     partition_key: finds the answer's column that contains a partition of a source.
     """
 
@@ -42,6 +44,7 @@ class FullRecompute:
     columns: tuple[str, ...]
     batch: Batch
     by_definition: bool
+    reads_clock: bool = False
     constraints: tuple[Constraint, ...] = ()
     partition_key: Callable[[], str | None] = no_partition_key
 
@@ -89,7 +92,7 @@ class FullRecompute:
         """Publish the difference between the answer and the view; returns that difference."""
         with measured_once(bag.consolidate(answer), [F.count(F.lit(1)).alias("distinct")]) as (new, counted):
             change, mark = minus(new, self._old(epoch, before)), epoch.mark(VIEW)
-            if bag.small and not self.by_definition:
+            if bag.small and not self._compares_answers:
                 # few rows are compared in one task quicker than with a shuffle
                 few = counted["distinct"] <= epoch.tuning.broadcast_rows
                 compared = bag.consolidate(change.coalesce(1) if few else change)
@@ -106,14 +109,19 @@ class FullRecompute:
 
     def _answer(self, epoch: Epoch) -> DataFrame:
         """Return the batch query's answer now."""
-        return self.batch({name: source.after.rows() for name, source in epoch.sources.items()}).toDF(*self.columns)
+        frames = {name: source.after.rows() for name, source in epoch.sources.items()}
+        return self.batch(frames, epoch.intent.clock).toDF(*self.columns)
 
     def _old(self, epoch: Epoch, before: int) -> DataFrame:
         """Return the view's rows; by definition the batch query's answer before."""
-        if not self.by_definition:
+        if not self._compares_answers:
             return epoch.tables[VIEW].at(before).select(*(quoted(name) for name in self.columns))
         frames = {name: source.before.rows() for name, source in epoch.sources.items() if source.before is not None}
-        return self.batch(frames).toDF(*self.columns)
+        return self.batch(frames, "").toDF(*self.columns)
+
+    @property
+    def _compares_answers(self) -> bool:
+        return self.by_definition and not self.reads_clock
 
 
 def minus(new: DataFrame, old: DataFrame) -> DataFrame:

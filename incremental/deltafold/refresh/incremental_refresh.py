@@ -39,6 +39,11 @@ class RefreshStrategy(Protocol):
         ...
 
     @property
+    def reads_clock(self) -> bool:
+        """Whether its answer depends on the time of the epoch, too."""
+        ...
+
+    @property
     def invariant(self) -> frozenset[str]:
         """The sources that must not change."""
         ...
@@ -103,6 +108,11 @@ class Incremental:
     def sources(self) -> tuple[str, ...]:
         """Every source that the query reads."""
         return self.program.sources
+
+    @property
+    def reads_clock(self) -> bool:
+        """No: a query that does is refused."""
+        return False
 
     @property
     def invariant(self) -> frozenset[str]:

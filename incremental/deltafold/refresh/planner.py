@@ -20,6 +20,7 @@ from deltafold.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from deltafold.refresh.state_reuse import reusable_pins
 from deltafold.store.history import Begun, Event, Finished, Intent, Pin
 from deltafold.store.view_store import Store
+from deltafold.telemetry import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,7 @@ class Planner:
             tables=kept,
             mode=mode,
             states=states,
+            clock=now("microseconds") if strategy.reads_clock else "",
         )
         intent = replace(intent, losses=0 if last is None else last.intent.losses)
         # a constraint first checked in this epoch is not relied on in it

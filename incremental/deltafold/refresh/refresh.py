@@ -260,7 +260,8 @@ class Refresh:
             return step
         if not course.arrived:
             course.pins = self._find_pins(course, step)
-            if any(pin.is_changed for pin in course.pins.values()):
+            reads_clock = self._mode_policy.of(step.last.intent.mode).reads_clock
+            if reads_clock or any(pin.is_changed for pin in course.pins.values()):
                 return step
         return decide(course.history, course.goal, replace(facts, sources="same"))
 

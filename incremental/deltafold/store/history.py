@@ -52,12 +52,14 @@ class AnswerPin(Pin):
     """A source that is a view.
 
     place: its table at `after`, below the view's folder; place_before: its table at `before`, another one if the view
-    was rebuilt in between; bases: the versions of the base sources from which its answer at `after` is computed.
+    was rebuilt in between; bases: the versions of the base sources from which its answer at `after` is computed;
+    clocks: as of `clocks_of`.
     """
 
     place: str
     place_before: str
     bases: Mapping[str, int] = field(default_factory=dict[str, int])
+    clocks: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def from_nothing(self) -> Self:
         """Return the pin of an epoch that reads all rows at the same version."""
@@ -149,7 +151,8 @@ class Intent:
     all of the change, or a part of it (`part` in the file); tables: the versions of the view's own tables, None for one
     that does not exist; constraints: the declared ones that its sources fulfil after it; relied: those that they
     fulfilled before it too; states: for each state a digest of its plan, then its stored columns (Layout.merged); lost:
-    why it begins a generation, if a source lost rows that the last epoch read; losses: the number of such epochs.
+    why it begins a generation, if a source lost rows that the last epoch read; losses: the number of such epochs;
+    clock: the time at which its query reads the clock, UTC (ISO 8601), empty if it does not.
     """
 
     view: str
@@ -166,6 +169,7 @@ class Intent:
     states: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     lost: str = ""
     losses: int = 0
+    clock: str = ""
 
     @property
     def arrives(self) -> bool:
@@ -269,3 +273,24 @@ def base_versions(pins: Mapping[str, Pin]) -> dict[str, int]:
         else:
             versions[name] = pin.after
     return versions
+
+
+NO_CLOCKS: Mapping[str, str] = {}
+
+
+def clocks_of(intent: Intent) -> dict[str, str]:
+    """Return the times at which the queries of an epoch read the clock, by the path of each view that it reads.
+
+    The path of its own is empty; those that do not read it are left out.
+    """
+    clocks = {"": intent.clock} if intent.clock else dict[str, str]()
+    for name, pin in intent.sources.items():
+        if isinstance(pin, AnswerPin):
+            clocks |= {"/".join(filter(None, (name, path))): time for path, time in pin.clocks.items()}
+    return clocks
+
+
+def clocks_below(clocks: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return those of a view below, by their paths from there."""
+    parts = {path: path.partition("/") for path in clocks}
+    return {below: clocks[path] for path, (first, _, below) in parts.items() if first == name}

@@ -201,7 +201,7 @@ def _content_of(event: Event) -> dict[str, Any]:
 def _record_of(intent: Intent) -> dict[str, Any]:
     """Return the intent as the file has it."""
     extent = intent.extent
-    record = {name: value for name, value in vars(intent).items() if name != "extent"}
+    record = {name: value for name, value in vars(intent).items() if name != "extent" and (name != "clock" or value)}
     record |= {"format": FORMAT, "part": None, "rearranges": False, "takes_back": False}
     record["sources"] = {name: _pin_record(pin, extent, name) for name, pin in intent.sources.items()}
     if isinstance(extent, Chunk):
@@ -213,6 +213,8 @@ def _pin_record(pin: Pin, extent: Extent, source: str) -> dict[str, Any]:
     """Return a pin as the file has it: with the fields of all kinds."""
     record: dict[str, Any] = {"place": None, "bases": dict[str, int](), **vars(pin)}
     before = record.pop("place_before", None)
+    if not record.get("clocks", True):  # releases that bound no clock read the file, too
+        del record["clocks"]
     record["left"] = None if before == record["place"] else before
     record["start"] = extent.starts.get(source) if isinstance(extent, Chunk) else None
     record["via"] = extent.ends.get(source) if isinstance(extent, Rest) else None

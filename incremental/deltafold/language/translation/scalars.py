@@ -21,7 +21,8 @@ from deltafold.language.translation.shapes import find_shape
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
-CLOCK_EXPRESSIONS = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime", "UnixTimestampNow"}
+BOUND_TO_CLOCK = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp"}  # those that `bind_clock` can replace
+CLOCK_EXPRESSIONS = {*BOUND_TO_CLOCK, "CurrentTime", "UnixTimestampNow"}
 CLOCK_WORDS = {"now", "today", "tomorrow", "yesterday"}
 PLACEMENT = {
     "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "SparkPartitionID", "MonotonicallyIncreasingID",
@@ -34,6 +35,7 @@ NUMBERED_VARIABLE = re.compile(r"(?<=lambda [xyz])_[0-9]+(?=#)")
 class Scalars:
     """Turns expressions into scalars; `forbidden`: the reasons against expressions that no view may depend on.
 
+    clocked: those against expressions that read the clock, on which a view may depend that is recomputed (D-234);
     shapes: look for the shapes of expressions.
     """
 
@@ -43,6 +45,7 @@ class Scalars:
         self._names = names
         self._details = FingerprintDetails(spark)
         self.forbidden: list[Refusal] = []
+        self.clocked: list[Refusal] = []
 
     def scalar(self, expression: J) -> Scalar:
         """Return a reference for a bare column, else an opaque scalar."""
@@ -86,7 +89,8 @@ class Scalars:
         """Collect the reason against the first part of an expression whose value is not a function of the row."""
         if (undetermined := find_undetermined(expression)) is not None:
             node, because, instead = undetermined
-            self.forbid(self._text_of(node), because, instead)
+            refusals = self.clocked if catalyst.kind(node) in BOUND_TO_CLOCK else self.forbidden
+            refusals.append(Refusal(self._text_of(node), because, instead))
 
     def _text_of(self, expression: J) -> str:
         """Return the deterministic text of an expression: Spark's SQL, and the details that it omits."""
@@ -116,11 +120,19 @@ def _without_number(text: str, numbered: str, name: str) -> str:
 
 
 def find_undetermined(expression: J) -> tuple[J, str, str] | None:
-    """Return the first part of an expression whose value is not a function of the row, the reason, and the fix."""
+    """Return the first part of an expression whose value is not a function of the row, the reason, and the fix.
+
+    One of BOUND_TO_CLOCK is returned only if there is no other.
+    """
+    clocked: tuple[J, str, str] | None = None
     for node in catalyst.subexpressions(expression):
         name = catalyst.kind(node)
         if name in CLOCK_EXPRESSIONS or (name == "Cast" and _casts_clock(node)):
-            return node, "its value changes with the clock", "pass the date as a column or a literal"
+            found = node, "its value changes with the clock", "pass the date as a column or a literal"
+            if name not in BOUND_TO_CLOCK:
+                return found
+            clocked = clocked or found
+            continue
         if name in SESSION:
             return node, "its value depends on who runs the query, and where", "write it as a literal"
         if name in PLACEMENT:
@@ -128,7 +140,7 @@ def find_undetermined(expression: J) -> tuple[J, str, str] | None:
         if not node.deterministic():
             instead = "use a deterministic expression, such as a hash of a key"
             return node, "its value differs each time it is evaluated", instead
-    return None
+    return clocked
 
 
 def _rowwise_parts(expression: J) -> Iterable[J]:

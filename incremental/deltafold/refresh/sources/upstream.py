@@ -23,7 +23,7 @@ from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import SourceVersions
 from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from deltafold.store.dependents import Reader, Readers
-from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions
+from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions, clocks_of
 from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
 
@@ -225,6 +225,7 @@ class Inputs:
         exported = self.views[name].inputs.exported
         bases = {path: v for path, v in base_versions(entry.intent.sources).items() if path in exported}
         pin = AnswerPin(before, version, table.metadata().id, place=place, place_before=place, bases=bases)
+        pin = replace(pin, clocks=clocks_of(entry.intent))
         if last is None or last.identity == pin.identity:
             return pin
         if not isinstance(last, AnswerPin) or last.place == place:
