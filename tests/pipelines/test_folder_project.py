@@ -147,6 +147,7 @@ def test_a_refused_dataset_stops_its_readers_alone(spark: SparkSession, in_memor
     (home / "datasets" / "empty.sql").write_text("")
     checked = call("dry-run", "shop")
     assert checked.exit_code == exit_codes.USAGE
+    assert "best: query: it reads by_shop, which is refused. Correct that." in checked.stdout.splitlines()
     assert [line.partition(".sql")[0].rpartition("/")[-1] for line in checked.stderr.splitlines()[-3:]] == [
         "by_shop",
         "empty",

@@ -172,10 +172,15 @@ def status_rows(opened: OpenProject, say: Say, prefix: str = "") -> Iterator[dic
 
 def render_graph(opened: OpenProject, unknown: Sequence[str], selected: Collection[tuple[str, ...]]) -> str:
     """Render a line for each selected dataset with what it reads, in the order of a run; unknown: only analysed."""
+    from deltafold.pipelines.graph import UnavailableError
+
     lines = list[str]()
     for node in opened.reads.order:
         key = opened.graph.key(node)
-        if key not in selected or key in opened.refused:
+        refusal = opened.refused.get(key)
+        if refusal is not None and key in selected and isinstance(refusal.error, UnavailableError):
+            lines.append(f"{node.name}: {refusal.error}")
+        if refusal is not None or key not in selected:
             continue
         read = sorted(
             relation.node.name if relation.node is not None else opened.show_source(relation)
