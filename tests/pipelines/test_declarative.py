@@ -456,6 +456,15 @@ def failing():
 @dp.table
 def batch():
     return spark.table("orders")
+
+
+@dp.temporary_view
+def ticks():
+    return spark.readStream.format("rate").load()
+
+
+dp.create_streaming_table("latest")
+dp.create_auto_cdc_flow(target="latest", source="ticks", keys=["value"], sequence_by="timestamp")
 """
 REFUSED_SQL = """SET spark.sql.ansi.enabled = false;
 CREATE MATERIALIZED VIEW nowhere AS
@@ -476,6 +485,7 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/c.py, line 12: sometimes: unknown deltafold.refresh_policy 'sometimes'",
         "transformations/c.py, line 17: failing: ",
         "transformations/c.py, line 22: batch: query: it reads no stream",
+        "transformations/c.py, line 32: latest: AUTO CDC into latest: its source ticks streams what is no table",
         "transformations/d.sql, line 1: SetCommand: this statement declares nothing",
         "transformations/d.sql, line 2: nowhere: query: it reads spark_catalog.",
         "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",

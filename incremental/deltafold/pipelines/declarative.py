@@ -430,6 +430,11 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
 
     def query(reader: Reader) -> DataFrame:
         events = reader.events(flow.source)
+        if events.isStreaming:
+            raise QueryError(
+                f"AUTO CDC into {flow.target}: its source {flow.source} streams what is no table, such as files, and "
+                "the events must stay readable. Stream them into a streaming table, and name that as the source."
+            )
         every = [F.col(quoted(name)) for name in events.columns]
         checked = F.when(sequence.isNull(), _stop(flow, "sequence"))
         for key in keys:
