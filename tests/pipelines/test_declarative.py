@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.cli.rendering import show_datasets
+from deltafold.lake.records import records_at
+from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.declarative import load_project
 from deltafold.pipelines.graph import Graph
 from deltafold.pipelines.project_run import OpenProject, ProjectRefusedError, Selection, run_project
@@ -221,16 +223,20 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
     assert [dataset.name for dataset in report.datasets] == ["events"]  # what is named, and nothing that reads it
     assert shop.run(refresh=("kinds",))["kinds"].outcome == "nothing to do"  # the same rows were written again
     shop.check()
+    shop.write("later.sql", "CREATE STREAMING TABLE later AS SELECT id FROM STREAM clicks;")
+    with pytest.raises(DeclarationError, match=r"clicks: later streams it.* --full-refresh clicks,later"):
+        shop.run(full_refresh=("clicks",))
     described = shop.spark.sql(f"DESCRIBE DETAIL {shop.database}.events").first()
     assert described is not None and described["partitionColumns"] == ["kind"]
     other = replace(shop.load().project, storage=f"{shop.folder}/other")  # in the same session, with the same names
     with pytest.raises(ProjectRefusedError, match="events: the table exists, and this project did not create it"):
         OpenProject(other, shop.spark).open()
-    shop.sql("DROP TABLE {db}.events", "DROP TABLE {db}.clicks", "DROP TABLE {db}.apps")
+    shop.sql("DROP TABLE {db}.events", "DROP TABLE {db}.clicks", "DROP TABLE {db}.apps", "DROP TABLE {db}.later")
     shutil.copytree(shop.load().root, f"{shop.folder}/moved")
     moved = OpenProject(replace(other, storage=f"{shop.folder}/moved"), shop.spark)
     moved.open()
     assert run_project(moved, Selection(refresh=("events", "apps")), None).counts == {"nothing to do": 2}
+    assert moved.answer("apps").count() == 2
 
 
 @night
@@ -276,6 +282,11 @@ def test_a_stream_whose_source_changed_rows(shop: Shop, change: str) -> None:
     shop.oracles = {"copies": "SELECT id, kind FROM {db}.web"}
     shop.run(full_refresh=("copies",))
     shop.check()
+    shop.sql("CREATE OR REPLACE TABLE {db}.web (id INT, kind STRING) USING delta")
+    error = shop.run()["copies"].error
+    assert "was replaced by another one" in error and error.endswith("--full-refresh copies.")
+    shop.run(full_refresh=("copies",))
+    shop.check()
 
 
 CRASHING = """
@@ -315,6 +326,13 @@ def test_a_crash_of_a_streaming_table_loses_and_repeats_no_row(
     shop.refresh()
     shop.sql("INSERT INTO {db}.web VALUES (7)")
     assert shop.refresh()["shares"].rows == 1
+
+    opened = shop.load()
+    opened.open()
+    opened.warehouse.tuning = replace(opened.warehouse.tuning, lock_seconds=0)
+    key = opened.graph.key(opened.project.streaming_tables[0])
+    with records_at(Path(opened.checkpoints(key))).lock("table shares", "refreshed", 1):  # by another run
+        assert run_project(opened, Selection(), None)["shares"].error_type == "BusyError"
 
 
 FILES = """
@@ -463,6 +481,30 @@ def ticks():
     return spark.readStream.format("rate").load()
 
 
+@dp.append_flow(target="out")
+def to_out():
+    return spark.readStream.format("rate").load()
+
+
+@dp.materialized_view
+def above():
+    return spark.table("parquet")
+
+
+@dp.table
+def ordered():
+    return spark.readStream.format("rate").load().orderBy("value")
+
+
+@dp.table
+def counted():
+    return spark.readStream.table("batch").groupBy("status").count()
+
+
+dp.create_streaming_table("keyless")
+dp.create_auto_cdc_flow(
+    target="keyless", source="orders", keys=["customer"], sequence_by="amount", except_column_list=["customer"]
+)
 dp.create_streaming_table("latest")
 dp.create_auto_cdc_flow(target="latest", source="ticks", keys=["value"], sequence_by="timestamp")
 """
@@ -485,7 +527,10 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/c.py, line 12: sometimes: unknown deltafold.refresh_policy 'sometimes'",
         "transformations/c.py, line 17: failing: ",
         "transformations/c.py, line 22: batch: query: it reads no stream",
-        "transformations/c.py, line 32: latest: AUTO CDC into latest: its source ticks streams what is no table",
+        "transformations/c.py, line 42: ordered: Spark cannot analyse the query: ",
+        "Sorting is not supported on streaming DataFrames",
+        "transformations/c.py, line 52: keyless: AUTO CDC into keyless: its columns leave out the key customer.",
+        "transformations/c.py, line 56: latest: AUTO CDC into latest: its source ticks streams what is no table",
         "transformations/d.sql, line 1: SetCommand: this statement declares nothing",
         "transformations/d.sql, line 2: nowhere: query: it reads spark_catalog.",
         "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",
@@ -493,6 +538,8 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/d.sql, line 6: Spark cannot parse the statement",
     ):
         assert reason in refusals
+    for consequence in ("to_out", "above", "counted"):
+        assert f"{consequence}: " not in refusals
     assert not mixed.spark.catalog.tableExists(f"{mixed.database}.by_customer")
 
 
@@ -520,10 +567,12 @@ def test_the_commands_run_a_project(mixed: Shop, monkeypatch: pytest.MonkeyPatch
     assert refreshed == {"by_customer", "revenue_de", "segments"}, done.output
     mixed.write("f.sql", "CREATE MATERIALIZED VIEW broken AS SELECT CAST(status AS INT) AS number FROM orders;"
                 "CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n FROM broken;")  # fmt: skip
+    mixed.write("g.py", 'from pyspark import pipelines as dp\ndp.create_sink("out", "kafka", {})')
     done = call("run", "--spec", str(mixed.folder / "spark-pipeline.yml"))
+    assert "transformations/g.py, line 2: out: failed with QueryError: sinks are not supported." in done.stdout
     assert done.exit_code not in (0, 70), done.output
     assert "above: skipped because broken failed" in done.stdout
-    assert "7 datasets: 2 refreshed, 3 nothing to do, 1 failed, 1 skipped; " in done.stdout
+    assert "8 datasets: 2 refreshed, 3 nothing to do, 2 failed, 1 skipped; " in done.stdout
     mixed.check()
     shown = json.loads(call("show", "revenue_de", "--json").stdout)  # in the folder of the project
     assert len(shown) == mixed.table("revenue_de").count() > 0
@@ -532,6 +581,8 @@ def test_the_commands_run_a_project(mixed: Shop, monkeypatch: pytest.MonkeyPatch
     states = {row["name"]: row["state"] for row in json.loads(call("status", "--json").stdout)}
     assert states["revenue_de"] == "up to date" and states["broken"] == "never refreshed"
     assert call("run", "--refresh", "nothing").exit_code == 2
+    assert "there is `deltafold run --full-refresh segments`" in call("rebuild", "segments").stderr
+    assert "spark-pipeline.yml: deltafold dry-run" in call("list").stdout
     assert call("run", "--full-refresh-all", "--refresh", "segments").exit_code == 2
 
 

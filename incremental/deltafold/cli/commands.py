@@ -414,28 +414,45 @@ def replay(
 @app.command()
 def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOption = False) -> None:
     """Rebuild the view from its sources, as a new generation."""
+    _refuse_dataset(name, f"deltafold run --full-refresh {name}")
     with open_pipeline(name) as opened:
         opened.step("rebuilding")
         report = opened.refresh(chunk, rebuild=True)
     _print(json.loads(report.to_json()), rendering.render_report(report), as_json=as_json)
 
 
+def _find_project(
+    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, brief: bool = True
+) -> tuple[AbstractContextManager[tuple[OpenProject, rendering.Say]], str] | None:
+    """Return the project of a dataset, not yet opened, and the dataset's name in it; None for a pipeline of one query.
+
+    The project is the one that the options name, a pipeline with datasets (PIPELINE/DATASET), or the spark-pipeline.yml
+    around this folder. brief: for little work.
+    """
+    if spec or dbt or tables:
+        return _project_of(spec, dbt, tables, brief=brief), name
+    if DATASET in name:
+        pipeline, _, dataset = name.partition(DATASET)
+        return project.open_folder_project(pipeline, brief=brief), dataset
+    if name not in catalogue.names() and (found := project.find_spec(Path.cwd())) is not None:
+        return project.open_project(found, brief=brief), name
+    return None
+
+
 def _find_dataset(
     name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, brief: bool = True
 ) -> AbstractContextManager[View] | None:
-    """Return the view of one dataset, not yet opened; None for a pipeline of one query. brief: for little work.
+    """Return the view of one dataset, not yet opened, as `_find_project` finds it."""
+    found = _find_project(name, spec, dbt, tables, brief=brief)
+    return None if found is None else project.open_dataset(*found)
 
-    The dataset is one of the project that the options name, of a pipeline with datasets (PIPELINE/DATASET), or of the
-    spark-pipeline.yml around this folder.
-    """
-    if spec or dbt or tables:
-        return project.open_dataset(_project_of(spec, dbt, tables, brief=brief), name)
-    if DATASET in name:
-        pipeline, _, dataset = name.partition(DATASET)
-        return project.open_dataset(project.open_folder_project(pipeline, brief=brief), dataset)
-    if name not in catalogue.names() and (found := project.find_spec(Path.cwd())) is not None:
-        return project.open_dataset(project.open_project(found, brief=brief), name)
-    return None
+
+def _refuse_dataset(name: str, instead: str) -> None:
+    """Raise DeclarationError for a name that is no pipeline where a project of datasets is around this folder."""
+    if name not in catalogue.names() and (spec := project.find_spec(Path.cwd())) is not None:
+        raise catalogue.DeclarationError(
+            f"{name}: it is no pipeline, and for the datasets of {spec} there is `{instead}`."
+        )
 
 
 @app.command()
@@ -496,18 +513,25 @@ def history(
 
 
 @contextmanager
-def _open_rows(name: str, dataset: AbstractContextManager[View] | None, source: str | None) -> Generator[DataFrame]:
-    """Open the answer of a dataset or a pipeline, or the malformed rows of a source."""
+def _open_rows(
+    name: str,
+    found: tuple[AbstractContextManager[tuple[OpenProject, rendering.Say]], str] | None,
+    source: str | None,
+) -> Generator[DataFrame]:
+    """Open the answer of a pipeline or of a dataset of a project, or the malformed rows of a source."""
     if source is not None and folder_project.is_project(catalogue.pipelines_folder() / name):
-        with project.open_folder_project(name, brief=True) as (opened, _):
-            yield opened.warehouse.quarantine(source)
+        found = project.open_folder_project(name, brief=True), name
+    if found is not None:
+        opening, dataset = found
+        with opening as (opened, _):
+            yield opened.answer(dataset) if source is None else opened.warehouse.quarantine(source)
         return
 
     def check(pipeline: catalogue.Pipeline) -> None:
         if source is not None:
             catalogue.require_landed(pipeline, source)
 
-    with dataset or _open_brief(name, check) as view:
+    with _open_brief(name, check) as view:
         yield view.answer() if source is None else view.warehouse.quarantine(source)
 
 
@@ -525,7 +549,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print the answer of the last finished refresh, or the malformed rows of a source."""
-    with _open_rows(name, _find_dataset(name, spec, dbt, tables), quarantine) as answer:
+    with _open_rows(name, _find_project(name, spec, dbt, tables), quarantine) as answer:
         rows = answer.limit(limit + 1).collect()
     more = f"\n(the first {limit:,} rows; --limit shows more)" if len(rows) > limit else ""
     rows = rows[:limit]
@@ -575,6 +599,7 @@ def maintain(
         if faults:
             raise typer.Exit(code_of(next(iter(faults.values()))))
         return
+    _refuse_dataset(name, "deltafold maintain")
     with open_pipeline(name) as opened:
         copied = opened.refresh_by(partial(opened.view.rebucket, buckets, opened.step)) if buckets else None
         done = opened.maintain(retain)
@@ -623,7 +648,10 @@ def list_(*, as_json: JsonOption = False) -> None:
     pipelines = catalogue.survey_pipelines()
     projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
     rows = [declaration_row(name, projects.get(name, pipeline)) for name, pipeline in pipelines.items()]
-    _print(rows, rendering.render_catalogue(pipelines | projects, catalogue.pipelines_folder()), as_json=as_json)
+    text = rendering.render_catalogue(pipelines | projects, catalogue.pipelines_folder())
+    if not rows and (spec := project.find_spec(Path.cwd())) is not None:
+        text += f"\nThe datasets of {spec}: deltafold dry-run"
+    _print(rows, text, as_json=as_json)
     _exit_if_invalid(pipelines | projects)
 
 

@@ -7,7 +7,8 @@ Spark's own code reads the specification and registers what the decorators decla
 | temporary view | a dataset that is not kept |
 | streaming table with flows | a streaming table |
 | streaming table with an AUTO CDC flow (SCD 1) | a dataset: the latest event of each key that deletes nothing |
-| sink, format other than Delta, `spark_conf` of one dataset, other SQL statements | refused |
+| sink, format other than Delta, `spark_conf` of one dataset | refused, with what reads it |
+| other SQL statements | refused, with the whole project |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from pyspark.pipelines.graph_element_registry import GraphElementRegistry
 
 _BEGINS_QUERY = re.compile(r"\b(?:select|with|from|table|values)\b|\(", re.IGNORECASE)
+_POSITION = re.compile(r" ?\(line (\d+), pos \d+\)$")  # in a statement
 POLICY_PROPERTY = "deltafold.refresh_policy"
 DELTA = "delta"
 _FIXES = {
@@ -109,13 +111,17 @@ def load_project(path: Path, spark: SparkSession, spec: PipelineSpec | None = No
 
 @dataclass
 class _Table:
-    """A declared table or view, before it is known which flows write to it; inlined: a temporary view."""
+    """A declared table or view, before it is known which flows write to it.
+
+    inlined: a temporary view; refusal: why its declaration has no meaning here.
+    """
 
     name: str
     origin: Origin
     options: TableOptions
     streaming: bool = False
     inlined: bool = False
+    refusal: str = ""
     queries: list[Flow] = field(default_factory=list[Flow])
     cdc: list[Flow] = field(default_factory=list[Flow])
 
@@ -156,21 +162,23 @@ class _Declared:
             flows = table.cdc or table.queries
             if table.streaming and not table.cdc:
                 continue
-            if len(table.cdc + table.queries) != 1:
+            number, refusal = len(table.cdc + table.queries), table.refusal
+            if number != 1:
                 kind = "a table of an AUTO CDC flow" if table.cdc else "a view"
-                self.refuse(
-                    table.origin,
-                    f"{table.name}: {len(table.cdc + table.queries)} flows write to it, and {kind} has one. "
-                    "Remove the others, or declare a table for each.",
+                refusal = (
+                    f"{number} flows write to it, and {kind} has one. Remove the others, or declare a table for each."
                 )
-                continue
+            policy = table.options.properties.get(POLICY_PROPERTY, "auto")
+            if policy not in get_args(RefreshPolicy):
+                refusal = f"unknown {POLICY_PROPERTY} {policy!r}. Use {', '.join(get_args(RefreshPolicy))}."
             yield Dataset(
                 name=table.name,
-                query=flows[0].query,
+                query=flows[0].query if flows else "",
                 origin=table.origin,
-                kept=not table.inlined,
-                policy=self._policy(table),
+                kept=not table.inlined or bool(refusal),  # one that is not kept is not looked at by itself
+                policy=cast(RefreshPolicy, policy),
                 options=table.options,
+                refusal=refusal,
             )
 
     def streaming_tables(self) -> Iterator[StreamingTable]:
@@ -178,18 +186,12 @@ class _Declared:
         for table in self.tables.values():
             if table.streaming and not table.cdc:
                 yield StreamingTable(
-                    name=table.name, flows=tuple(table.queries), origin=table.origin, options=table.options
+                    name=table.name,
+                    flows=tuple(table.queries),
+                    origin=table.origin,
+                    options=table.options,
+                    refusal=table.refusal,
                 )
-
-    def _policy(self, table: _Table) -> RefreshPolicy:
-        policy = table.options.properties.get(POLICY_PROPERTY, "auto")
-        if policy not in get_args(RefreshPolicy):
-            self.refuse(
-                table.origin,
-                f"{table.name}: unknown {POLICY_PROPERTY} {policy!r}. Use {', '.join(get_args(RefreshPolicy))}.",
-            )
-            return "auto"
-        return cast(RefreshPolicy, policy)
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,10 @@ class _Loader:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+            where = f", line {lines[-1]}" if lines else ""
             raise DeclarationError(
-                f"{file}: loading it fails: {type(error).__name__}: {str(error).rstrip('.')}. Correct it."
+                f"{file}{where}: loading it fails: {type(error).__name__}: {str(error).rstrip('.')}. Correct it."
             ) from error
 
     # Python
@@ -243,13 +247,17 @@ class _Loader:
         """Add a table, a view or a sink of Python."""
         origin, kind = self.origin(output.source_code_location), type(output).__name__
         if kind == "Sink":
-            self.declared.refuse(origin, f"{output.name}: sinks are not supported. Write to a streaming table.")
+            refusal = "sinks are not supported. Write to a streaming table."
+            options = TableOptions()
+            self.declared.add_table(
+                _Table(name=output.name, origin=origin, options=options, streaming=True, refusal=refusal)
+            )
             return
         if kind == "TemporaryView":
             options = TableOptions(comment=output.comment or "")
             self.declared.add_table(_Table(name=output.name, origin=origin, options=options, inlined=True))
             return
-        self._check_format(output.name, origin, output.format)
+        refusal = _refuse_format(output.format)
         schema: Any = output.schema or ""
         options = TableOptions(
             comment=output.comment or "",
@@ -259,18 +267,14 @@ class _Loader:
             schema=schema.toDDL() if isinstance(schema, StructType) else schema,
         )
         streaming = kind == "StreamingTable"
-        self.declared.add_table(_Table(name=output.name, origin=origin, options=options, streaming=streaming))
+        self.declared.add_table(
+            _Table(name=output.name, origin=origin, options=options, streaming=streaming, refusal=refusal)
+        )
 
     def add_flow(self, flow: Any) -> None:
         """Add a flow of Python."""
         origin = self.origin(flow.source_code_location)
-        if flow.spark_conf:
-            self.declared.refuse(
-                origin,
-                f"{flow.name}: `spark_conf` of one flow is not supported. Write the settings under `configuration` in "
-                "the specification.",
-            )
-        query = partial(_call, self.session, flow.func)
+        query = partial(_refuse_settings if flow.spark_conf else _call, self.session, flow.func)
         self.declared.flows.append((flow.target, Flow(name=flow.name, query=query, origin=origin), False))
 
     def add_cdc_flow(self, flow: AutoCdcFlow) -> None:
@@ -295,7 +299,11 @@ class _Loader:
                 plan = catalyst.parse_plan(self.session, statement)
             except JavaError as error:
                 origin = self._origin(file, text.count("\n", 0, begin) + 1)
-                self.declared.refuse(origin, f"Spark cannot parse the statement: {sentence_of_analysis(error)}")
+                sentence = sentence_of_analysis(error)
+                if within := _POSITION.search(sentence):
+                    origin = replace(origin, line=text.count("\n", 0, position - len(statement)) + int(within[1]))
+                    sentence = sentence.removesuffix(within[0])
+                self.declared.refuse(origin, f"Spark cannot parse the statement: {sentence}")
                 continue
             start = position - len(statement) + int(plan.origin().startIndex().get())
             self._add_statement(plan, statement, self._origin(file, text.count("\n", 0, start) + 1))
@@ -304,9 +312,11 @@ class _Loader:
         match kind := catalyst.kind(plan):
             case "CreateMaterializedViewAsSelect" | "CreateStreamingTableAsSelect" | "CreateStreamingTable":
                 name = _sql_name(catalyst.sequence(plan.name().nameParts()))
-                options = self._sql_options(name, plan, origin)
+                options, refusal = self._sql_options(plan)
                 streaming = kind != "CreateMaterializedViewAsSelect"
-                self.declared.add_table(_Table(name=name, origin=origin, options=options, streaming=streaming))
+                self.declared.add_table(
+                    _Table(name=name, origin=origin, options=options, streaming=streaming, refusal=refusal)
+                )
                 if kind != "CreateStreamingTable":
                     self._add_sql_flow(name, name, str(plan.originalText()), origin)
             case "CreateViewCommand" if str(plan.viewType().toString()) == "LocalTempView":
@@ -342,11 +352,12 @@ class _Loader:
     def _add_sql_flow(self, target: str, name: str, text: str, origin: Origin) -> None:
         self.declared.flows.append((target, Flow(name=name, query=text, origin=origin), False))
 
-    def _sql_options(self, name: str, plan: J, origin: Origin) -> TableOptions:
+    def _sql_options(self, plan: J) -> tuple[TableOptions, str]:
+        """Return the options of a CREATE statement, and why some have no meaning here."""
         spec = plan.tableSpec()
-        self._check_format(name, origin, catalyst.option(spec.provider()))
+        refusal = _refuse_format(catalyst.option(spec.provider()))
         if spec.location().isDefined():
-            self.declared.refuse(origin, f"{name}: LOCATION is not supported. Remove it; `storage` has all tables.")
+            refusal = "LOCATION is not supported. Remove it; `storage` has all tables."
         partition_by, cluster_by = list[str](), list[str]()
         for transform in catalyst.sequence(plan.partitioning()):
             columns = [str(".".join(reference.fieldNames())) for reference in transform.references()]
@@ -356,22 +367,26 @@ class _Loader:
                 case "cluster_by":
                     cluster_by += columns
                 case other:
-                    self.declared.refuse(origin, f"{name}: it is partitioned by {other}(…). Name a column.")
+                    refusal = f"it is partitioned by {other}(…). Name a column."
         properties = {str(pair._1()): str(pair._2()) for pair in catalyst.sequence(spec.properties().toSeq())}
         columns = [
             f"{quoted(str(column.name()))} {column.dataType().sql()}" for column in catalyst.sequence(plan.columns())
         ]
-        return TableOptions(
+        options = TableOptions(
             comment=str(catalyst.option(spec.comment()) or ""),
             properties=properties,
             partition_by=tuple(partition_by),
             cluster_by=tuple(cluster_by),
             schema=", ".join(columns),
         )
+        return options, refusal
 
-    def _check_format(self, name: str, origin: Origin, format_: object) -> None:
-        if str(format_ or DELTA).lower() != DELTA:
-            self.declared.refuse(origin, f"{name}: format {format_} is not supported. Use delta, or leave it out.")
+
+def _refuse_format(format_: object) -> str:
+    """Return why a table cannot have a format, empty if it can."""
+    if str(format_ or DELTA).lower() == DELTA:
+        return ""
+    return f"format {format_} is not supported. Use delta, or leave it out."
 
 
 def _registry(loader: _Loader) -> GraphElementRegistry:
@@ -398,6 +413,14 @@ def _registry(loader: _Loader) -> GraphElementRegistry:
             loader.load_sql(sql_text, file_path)
 
     return Registry()
+
+
+def _refuse_settings(session: ProjectSession, function: Callable[[], DataFrame], reader: Reader) -> DataFrame:
+    """Raise QueryError in place of a query function with settings of its own."""
+    raise QueryError(
+        "query: `spark_conf` of one flow is not supported. Write the settings under `configuration` in the "
+        "specification."
+    )
 
 
 def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Reader) -> DataFrame:
@@ -450,6 +473,11 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
             for name in events.columns
             if (included is None or name.lower() in included) and name.lower() not in excluded
         ]
+        if lacking := {key.lower() for key in keys} - {name.lower() for name in chosen}:
+            raise QueryError(
+                f"AUTO CDC into {flow.target}: its columns leave out the key {min(lacking)}. Let the table have it, as "
+                "Spark demands."
+            )
         return latest.select(*(F.col(quoted(name)) for name in chosen))
 
     return query

@@ -32,6 +32,7 @@ from deltafold.spark.java_errors import position_of_analysis, sentence_of_analys
 Parts = tuple[str, ...]
 MOST_PARTS = 3
 UNVERSIONED = {"LogicalRelation", "DataSourceV2Relation"}
+CHECKS_STREAMS = "spark.sql.streaming.unsupportedOperationCheck"
 READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
 _PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
 _OTHER = re.compile(r"\W", re.ASCII)
@@ -252,6 +253,15 @@ def reads_unversioned(answer: DataFrame) -> bool:
     return any(catalyst.kind(leaf) in UNVERSIONED for root in roots for leaf in catalyst.relations_read(root))
 
 
+def check_stream(spark: SparkSession, answer: DataFrame) -> None:
+    """Raise AnalysisException for a query that Spark cannot run as a stream, as it does when the stream is started."""
+    if spark.conf.get(CHECKS_STREAMS, "true") == "true":
+        append = catalyst.sql(spark).streaming.OutputMode.Append()
+        analysis = catalyst.catalyst(spark).analysis
+        checker = catalyst.module(analysis, "UnsupportedOperationChecker")
+        checker.checkForStreaming(catalyst.analysed_plan(answer), append)
+
+
 def stream_of(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return a stream with a schema, of which only the analysis is used."""
     columns = (F.lit(None).cast(column.dataType).alias(column.name) for column in schema)
@@ -291,8 +301,8 @@ class Reads:
 
     order: the nodes, each after those that it reads; reads: the relations of each node, by source; names: the complete
     names in each query, of what is inlined, too; schemas: of each node's answer; unversioned: the datasets that read
-    files or other data without versions; refused: the nodes that cannot be analysed, and what reads them, which is
-    unavailable.
+    files or other data without versions; streams: the tables that a streaming table reads as streams; refused: the
+    nodes that cannot be analysed, and what reads them, which is unavailable.
     """
 
     graph: Graph
@@ -301,6 +311,7 @@ class Reads:
     names: dict[Parts, set[Parts]] = field(default_factory=dict[Parts, set[Parts]])
     schemas: dict[Parts, StructType] = field(default_factory=dict[Parts, StructType])
     unversioned: set[Parts] = field(default_factory=set[Parts])
+    streams: dict[Parts, set[Parts]] = field(default_factory=dict[Parts, set[Parts]])
     refused: dict[Parts, Refusal] = field(default_factory=dict[Parts, Refusal])
     _above: list[Parts] = field(default_factory=list[Parts])
 
@@ -342,10 +353,10 @@ class Reads:
         self.reads[key] = {}
         self._above.append(key)
         try:
+            if node.refusal:
+                raise QueryError(node.refusal)
             if isinstance(node, StreamingTable):
                 self._analyse_flows(key, node)
-            elif node.refusal:
-                raise QueryError(node.refusal)
             else:
                 self._analyse(key, node.query, streaming=False)
                 check_schema(node, self.schemas[key])
@@ -392,6 +403,7 @@ class Reads:
                     "and removed, too. Read it as a table."
                 )
             read[relation.source] = relation
+            self.streams.setdefault(key, set()).add(relation.parts)
             return stream_of(self.graph.spark, self._schema(relation))
 
         def note(inlined: str | None, name: Parts) -> None:
@@ -404,6 +416,8 @@ class Reads:
                 "query: it reads no stream. Read one (`spark.readStream`, `STREAM table`), or declare a materialized "
                 "view."
             )
+        if streaming:
+            check_stream(self.graph.spark, answer)
         if not streaming and answer.isStreaming:
             raise QueryError(f"query: {READS_STREAM}")
         if not streaming and reads_unversioned(answer):

@@ -107,12 +107,16 @@ class Flow:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingTable:
-    """A table to which flows append; what reads it sees a source whose rows are only added."""
+    """A table to which flows append; what reads it sees a source whose rows are only added.
+
+    refusal: why its declaration has no meaning here, empty if it has one.
+    """
 
     name: str
     flows: tuple[Flow, ...]
     origin: Origin
     options: TableOptions = field(default_factory=TableOptions)
+    refusal: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

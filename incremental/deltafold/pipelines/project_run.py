@@ -35,6 +35,7 @@ from deltafold.algebra.results.report import Report
 from deltafold.algebra.sqltext import literal, quoted
 from deltafold.api import Delta, Files, Landing, Stream, View, Warehouse
 from deltafold.compilation import Policy
+from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import place_of
 from deltafold.language.evaluation import unknown_table
 from deltafold.language.mentions import CASE, find_relations, name_parts
@@ -74,6 +75,7 @@ UNVERSIONED_UNDER_STRICT = (
     "into a table, or choose another policy."
 )
 CHANGED_ROWS = {"DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"}  # Delta's errors of a stream
+REPLACED_TABLE = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
 SESSION_CATALOG = "spark_catalog"
 CATALOG_KIND, IN_MEMORY = "spark.sql.catalogImplementation", "in-memory"
 STORAGE = "deltafold.storage"  # a property of streaming tables: the project's storage
@@ -178,7 +180,7 @@ class OpenProject:
         if declared is None:
             return self._catalog_schema(relation)
         if relation.source not in declared:
-            readable = [*declared, *(dataset.name for dataset in self.project.datasets)]
+            readable = [*declared, *(node.name for node in self.graph.nodes.values())]
             raise QueryError(
                 f"query: it reads {relation.written[-1]}, which is not a dataset and not a declared source. "
                 f"{suggest_nearest(relation.written[-1], readable)}"
@@ -196,7 +198,7 @@ class OpenProject:
         except PySparkException as error:
             if not (name := unknown_table(error)):
                 raise
-            near = suggest_nearest(relation.written[-1], [dataset.name for dataset in self.project.datasets])
+            near = suggest_nearest(relation.written[-1], [node.name for node in self.graph.nodes.values()])
             raise QueryError(
                 f"query: it reads {name}, which is not a dataset and not a table of the catalog. {near}"
             ) from error
@@ -248,8 +250,17 @@ class OpenProject:
                 self.refused[key] = Refusal(name=node.name, origin=node.origin, error=explain_analysis(error))
         return tuple(unknown)
 
-    def find_view(self, name: str) -> View:
-        """Open the view of one dataset, by its name or the last part of that. Raises DeclarationError."""
+    def answer(self, name: str) -> DataFrame:
+        """Return the rows of one dataset, or of a table that each run writes. Raises DeclarationError."""
+        node = self.find_node(name)
+        if not self.is_written(node):
+            return self.find_view(name).answer()
+        if not self._exists(node):
+            raise DeclarationError(f"{node.name}: no run has made its table yet. Run the project.")
+        return self.spark.table(".".join(map(quoted, self.graph.key(node))))
+
+    def find_node(self, name: str) -> Dataset | StreamingTable:
+        """Return a dataset or streaming table by its name or the last part of that. Raises DeclarationError."""
         parts = self.graph.parse(name)
         found = [node for node in self.reads.order if self.graph.key(node) == self.graph.complete(parts)]
         found = found or [node for node in self.reads.order if self.graph.key(node)[-1:] == (name.lower(),)]
@@ -258,12 +269,17 @@ class OpenProject:
             near = f"Name one of them: {', '.join(node.name for node in found)}." if found else near
             number = f"{len(found)} datasets" if found else "no dataset"
             raise DeclarationError(f"{self.project.name}: it has {number} `{name}`. {near}")
-        [node] = found
+        return found[0]
+
+    def find_view(self, name: str) -> View:
+        """Open the view of one dataset. Raises DeclarationError as `find_node`, and for what is no view."""
+        node = self.find_node(name)
         key = self.graph.key(node)
         if self.is_written(node):
             table = self._location(key) or ".".join(key)
             raise DeclarationError(
-                f"{node.name}: it is a table that each run writes, not a maintained view. Query the table {table}."
+                f"{node.name}: it is a table that each run writes, not a maintained view. Query the table {table}, or "
+                f"`deltafold show {node.name}`."
             )
         self.open_possible({key}, create=False)
         if refusal := self.refused.get(key):
@@ -403,8 +419,7 @@ class OpenProject:
         if replace_checkpoint is None and self._exists(table):
             if not self._is_own(table):
                 raise CatalogError(
-                    f"{table.origin}: {table.name}: the table exists, and this project did not create it. Rename it, "
-                    "or drop the table."
+                    "the table exists, and this project did not create it. Rename the dataset, or drop the table."
                 )
             present = self.spark.table(name).schema
             if added := merge_columns(present, self.reads.schemas[key]).fields[len(present) :]:
@@ -578,6 +593,18 @@ def check_refreshed(opened: OpenProject, work: Mapping[Parts, bool]) -> None:
         raise ProjectRefusedError("\n".join(refusals))
 
 
+def check_streams(opened: OpenProject, work: Mapping[Parts, bool]) -> None:
+    """Raise DeclarationError for a streaming table that is emptied while another one, which streams it, is not."""
+    for reader, streamed in opened.reads.streams.items():
+        emptied = [key for key in streamed if work.get(key) and key in opened.graph.nodes]
+        if emptied and not work.get(reader):
+            name, table = opened.graph.nodes[reader].name, opened.graph.nodes[emptied[0]].name
+            raise DeclarationError(
+                f"{table}: {name} streams it, and a stream does not go on with a table that was filled again. Name "
+                f"both, or neither: --full-refresh {table},{name}."
+            )
+
+
 def run_project(
     opened: OpenProject,
     selection: Selection,
@@ -586,10 +613,11 @@ def run_project(
 ) -> PipelineReport:
     """Refresh the chosen datasets as one pipeline; what these read, too, except where it was not selected (D-191).
 
-    explain: returns what the report and the progress show of an error. Raises LostSparkError, and ProjectRefusedError
-    if a selected dataset reads one that was never refreshed.
+    explain: returns what the report and the progress show of an error. Raises LostSparkError, ProjectRefusedError if a
+    selected dataset reads one that was never refreshed, and DeclarationError for half a chain of streams to rebuild.
     """
     work = selection.work(opened.reads)
+    check_streams(opened, work)
     if selection.only:
         check_refreshed(opened, work)
     with open_run(lambda: Job(name=name_pipeline(opened.warehouse.root))) as run:
@@ -642,14 +670,17 @@ def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_ru
     table = opened.graph.nodes[key]
     source = opened.warehouse.tables().get(opened.graph.relation(key, table).source)
 
+    folder = place_of(opened.checkpoints(key))
+    wait = opened.warehouse.tuning.lock_seconds
+
     def write(state: RunState, progress: Progress | None) -> int:
-        with _explain_errors(table.name):
+        with records_at(folder).lock(f"table {table.name}", "refreshed", wait), _explain_errors(table.name):
             return opened.append(table, full=full) if isinstance(table, StreamingTable) else opened.recompute(table)
 
     return pipeline_run.Dataset(
         name=table.name,
         origin=str(table.origin),
-        folder=place_of(opened.checkpoints(key)),
+        folder=folder,
         reads=(),
         refresh=write,
         writes={} if source is None else {source.place: source},
@@ -679,11 +710,18 @@ def _explain_errors(name: str) -> Generator[None]:
         with explain_lost_spark():
             yield
     except StreamingQueryException as error:
-        if CHANGED_ROWS.intersection(conditions(error)):
+        found = conditions(error)
+        if changed := CHANGED_ROWS.intersection(found):
+            place = found[changed.pop()].get("dataPath", "of a flow")
             raise SourceError(
-                f"{name}: its stream stopped: a table that it reads lost or changed rows, and a stream takes new ones "
+                f"{name}: its stream stopped: the table {place} lost or changed rows, and a stream takes new ones "
                 f"alone. Read that table in a materialized view, or begin again with what it has now: --full-refresh "
                 f"{name}."
+            ) from error
+        if REPLACED_TABLE in found:
+            raise SourceError(
+                f"{name}: its stream stopped: a table that it reads was replaced by another one. Begin again with what "
+                f"that has now: --full-refresh {name}."
             ) from error
         cause = first_line(causes(error)[-1]).rstrip(".")
         raise SourceError(
