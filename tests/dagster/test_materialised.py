@@ -9,6 +9,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
+from deltafold.algebra.errors import UsageError
 from deltafold.dagster.metadata import INPUT_VERSION
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
@@ -94,7 +95,11 @@ def test_a_broken_dataset_stops_no_other_and_a_subset_is_refreshed(
     sales.drop(low, "2013-01-01", [(1, "a", 5), (2, "b", 3)])
     translator = df.DeltafoldTranslator(key_prefix=["shop"])
     datasets = df.deltafold_assets(tmp_path, translator=translator, retry_policy=None, resource_key=None)
-    landings = df.landing_assets(tmp_path, translator=translator, resource_key=None)
+    landings = df.landing_assets(tmp_path, translator=translator, pool="lake", resource_key=None)
+    assert {landing.op.pool for landing in landings} == {"lake"}
+    assert df.get_asset_key_for_dataset(datasets, "top") == TOP
+    with pytest.raises(UsageError, match=r"dataset tap: these assets have none of this name\. Did you mean `top`"):
+        df.get_asset_key_for_dataset([datasets], "tap")
 
     def run(*keys: dg.AssetKey, **more) -> dg.ExecuteInProcessResult:
         return dg.materialize(

@@ -102,6 +102,9 @@ def test_a_folder_of_queries_is_a_graph(home: Path, monkeypatch: pytest.MonkeyPa
         df.maintained_view("top", "select * from x", sources={"x": df.deltafold_assets(home)}, warehouse="w")
     steps = df.pipeline_steps(home.parent, translator=Prefixed(source_assets={"orders": ["raw", "orders"]}))
     [step] = steps
+    assert df.get_asset_key_for_dataset(steps, "paid") == dg.AssetKey(["marts", "paid"])
+    [pooled] = df.pipeline_steps(home.parent, pool="lake")
+    assert isinstance(pooled.node_def, dg.OpDefinition) and pooled.node_def.pool == "lake"
     assert {key.to_user_string() for key in step.keys} == {
         "raw/orders", "marts/paid", "marts/by_shop", "marts/a_best",
     }  # fmt: skip

@@ -37,6 +37,7 @@ def landing_step(
     *,
     retry_policy: dg.RetryPolicy | None,
     backfill_policy: dg.BackfillPolicy | None,
+    pool: str | None,
     resource_key: str | None,
 ) -> dg.AssetsDefinition:
     """Return the asset of a source's landed table; it has the partitions of its pipeline unless it has others."""
@@ -52,7 +53,7 @@ def landing_step(
         backfill_policy=backfill_policy or dg.BackfillPolicy.single_run() if partitioned else None,
         required_resource_keys={resource_key} if resource_key else set(),
         retry_policy=retry_policy,
-        pool=landing_op(spec.key),
+        pool=pool or landing_op(spec.key),
     )
     def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> dg.MaterializeResult[Any]:
         if fault := Folders(find_steps(context)).find_fault(pipeline, context.asset_key):

@@ -34,6 +34,7 @@ from deltafold.dagster.translator import (
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.cron import longest_pause
+from deltafold.pipelines.declaration.parsing import suggest_nearest
 from deltafold.pipelines.declaration.values import check_share
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
@@ -331,10 +332,11 @@ def pipeline_steps(
     translator: DeltafoldTranslator | None = None,
     equals_batch: bool | str = True,
     retry_policy: dg.RetryPolicy | None = CRASHES,
+    pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
     resource_key: str | None = RESOURCE_KEY,
 ) -> Sequence[dg.AssetsDefinition]:
-    """Return the datasets of a folder of pipelines as one step each, in pools of their own: `<name>__refresh`.
+    """Return the datasets of a folder as one step each, `<name>__refresh`, by default in pools of their own.
 
     So two of them can be refreshed at once, and with `in_process_executor` share a Spark nevertheless. A pipeline with
     an invalid declaration, or with an asset that Dagster rejects, becomes an asset that shows the error, and fails with
@@ -356,7 +358,7 @@ def pipeline_steps(
                 translator=translator,
                 equals_batch=equals_batch,
                 retry_policy=retry_policy,
-                pool=name,
+                pool=pool or name,
                 op_tags=op_tags,
                 resource_key=resource_key,
             )
@@ -380,7 +382,7 @@ def pipeline_steps(
                 [datasets[name]],
                 resource_key=resource_key,
                 retry_policy=retry_policy,
-                pool=name,
+                pool=pool or name,
                 op_tags=op_tags,
                 below=[datasets[below.name] for below in pipeline.chain if below.name in datasets],
             )
@@ -434,6 +436,7 @@ def landing_assets(
     translator: DeltafoldTranslator | None = None,
     retry_policy: dg.RetryPolicy | None = CRASHES,
     backfill_policy: dg.BackfillPolicy | None = None,
+    pool: str | None = None,
     resource_key: str | None = RESOURCE_KEY,
     skip_invalid: bool = False,
 ) -> Sequence[dg.AssetsDefinition]:
@@ -445,6 +448,7 @@ def landing_assets(
         translator: names the assets, and may give a partitioned one other partitions.
         retry_policy: of each step.
         backfill_policy: of partitioned ones; by default a backfill over a range is one run.
+        pool: of all their steps; by default each has one of its own.
         resource_key: as of `maintained_view`.
         skip_invalid: leave out pipelines with an invalid declaration, which `pipeline_steps` shows. A source whose
             asset Dagster rejects becomes an asset that shows the error.
@@ -463,6 +467,7 @@ def landing_assets(
                 translator.get_landing_spec(pipeline, source),
                 retry_policy=retry_policy,
                 backfill_policy=backfill_policy,
+                pool=pool,
                 resource_key=resource_key,
             )
         except dg.DagsterInvalidDefinitionError as error:
@@ -474,6 +479,27 @@ def landing_assets(
         return []  # its step lands them
     loaded = _load(folder, select, exclude, skip_invalid=skip_invalid)
     return [step(pipeline, source) for pipeline in loaded for source in pipeline.landed]
+
+
+def get_asset_key_for_dataset(assets: dg.AssetsDefinition | Sequence[dg.AssetsDefinition], name: str) -> dg.AssetKey:
+    """Return the key of a dataset, to depend on it, as `get_asset_key_for_model` of dagster-dbt does.
+
+    Args:
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+        name: of the dataset, or of the pipeline.
+
+    Raises:
+        UsageError: for a name that none of them has, and for assets of any other kind.
+    """
+    keys = dict[str, dg.AssetKey]()
+    for step in map(step_of, [assets] if isinstance(assets, dg.AssetsDefinition) else assets):
+        keys |= {dataset.name: dataset.key for dataset in step.datasets}
+        if (project := step.project) is not None:
+            described = (each for each in project.project.datasets if each.relation in project.datasets)
+            keys |= {each.name: project.keys[each.relation] for each in described}
+    if name not in keys:
+        raise UsageError(f"dataset {name}: these assets have none of this name. {suggest_nearest(name, list(keys))}")
+    return keys[name]
 
 
 def source_tables(
