@@ -581,7 +581,7 @@ def test_the_commands_run_a_project(mixed: Shop, monkeypatch: pytest.MonkeyPatch
     states = {row["name"]: row["state"] for row in json.loads(call("status", "--json").stdout)}
     assert states["revenue_de"] == "up to date" and states["broken"] == "never refreshed"
     assert call("run", "--refresh", "nothing").exit_code == 2
-    assert "there is `deltafold run --full-refresh segments`" in call("rebuild", "segments").stderr
+    assert "Run `deltafold run --full-refresh segments`" in call("rebuild", "segments").stderr
     assert "spark-pipeline.yml: deltafold dry-run" in call("list").stdout
     assert call("run", "--full-refresh-all", "--refresh", "segments").exit_code == 2
 

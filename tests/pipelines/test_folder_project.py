@@ -6,15 +6,17 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from deltafold.cli import exit_codes
+from deltafold.cli import exit_codes, project
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import refuse_datasets
+from deltafold.spark import session
 from tests.cli.calling import call
 
 DECLARATION = """\
@@ -218,3 +220,22 @@ def test_datasets_in_a_cycle_stop_their_readers_alone(spark: SparkSession, in_me
     assert result.exit_code == exit_codes.USAGE
     assert "the datasets read each other in a cycle (best → by_shop → best). Remove one." in result.stdout
     assert "2 refreshed, 1 failed, 1 skipped" in result.stdout
+
+
+def test_a_run_starts_java_by_what_the_last_one_read(
+    spark: SparkSession, in_memory: Lake, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its second compiler once there are states, unless all is read again or the last run read much."""
+    brief = list[bool]()
+
+    def start(*_: object, **options: Any) -> SparkSession:
+        brief.append(options["brief"])
+        return spark
+
+    monkeypatch.setattr(session, "start", start)
+    call("run", "shop")
+    call("run", "shop", "--select", "paid")
+    call("run", "shop", "--select", "paid", "--full-refresh-all")
+    monkeypatch.setattr(project, "FEW_ROWS", 0)
+    call("run", "shop", "--select", "paid")
+    assert brief == [False, True, False, False]

@@ -275,7 +275,8 @@ def run(
             select=tuple(select or ()),
             exclude=tuple(exclude or ()),
         )
-        _run_project(_project_of(spec, dbt, tables, name), selection, land=land, as_json=as_json)
+        work = "much" if selection.full_refresh or selection.full_refresh_all else "refresh"
+        _run_project(_project_of(spec, dbt, tables, name, work=work), selection, land=land, as_json=as_json)
         return
     if spec or dbt or refresh or full_refresh or full_refresh_all or select or exclude:
         raise typer.BadParameter(
@@ -307,20 +308,20 @@ def run(
 
 
 def _project_of(
-    spec: Path | None, dbt: Path | None, tables: str | None, name: str | None = None, *, brief: bool = False
+    spec: Path | None, dbt: Path | None, tables: str | None, name: str | None = None, *, work: project.Work = "much"
 ) -> AbstractContextManager[tuple[OpenProject, rendering.Say]]:
-    """Return the project that the options name, not yet opened; name: a pipeline with datasets; brief: little work."""
+    """Return the project that the options name, not yet opened; name: a pipeline with datasets; work: what for."""
     if name is not None:
         if spec or dbt or tables:
             raise typer.BadParameter("--spec, --dbt and --tables are for other projects. Leave NAME or them out.")
-        return project.open_folder_project(name, brief=brief)
+        return project.open_folder_project(name, work=work)
     if spec is not None and dbt is not None:
         raise typer.BadParameter("--dbt: it cannot be combined with --spec. Remove one of them.")
     if dbt is not None:
-        return project.open_dbt_project(dbt, tables, brief=brief)
+        return project.open_dbt_project(dbt, tables, work=work)
     if tables is not None:
         raise typer.BadParameter("--tables: it needs --dbt. Remove it.")
-    return project.open_project(project.locate_spec(spec, Path.cwd()), brief=brief)
+    return project.open_project(project.locate_spec(spec, Path.cwd()), work=work)
 
 
 def _run_project(
@@ -360,7 +361,7 @@ def dry_run(
     """Check the datasets of a project, and print what each reads; no table is read or written."""
     if describe and (name or dbt or select or exclude):
         raise typer.BadParameter("--describe: it is for a whole spark-pipeline.yml. Remove it, or the others.")
-    with _project_of(spec, dbt, tables, name, brief=True) as (opened, say):
+    with _project_of(spec, dbt, tables, name, work="little") as (opened, say):
         from deltafold.pipelines.project_run import ProjectRefusedError, Selection
 
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
@@ -422,37 +423,35 @@ def rebuild(name: NameArgument, *, chunk: ChunkOption = None, as_json: JsonOptio
 
 
 def _find_project(
-    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, brief: bool = True
+    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, work: project.Work = "little"
 ) -> tuple[AbstractContextManager[tuple[OpenProject, rendering.Say]], str] | None:
     """Return the project of a dataset, not yet opened, and the dataset's name in it; None for a pipeline of one query.
 
     The project is the one that the options name, a pipeline with datasets (PIPELINE/DATASET), or the spark-pipeline.yml
-    around this folder. brief: for little work.
+    around this folder. work: what for.
     """
     if spec or dbt or tables:
-        return _project_of(spec, dbt, tables, brief=brief), name
+        return _project_of(spec, dbt, tables, work=work), name
     if DATASET in name:
         pipeline, _, dataset = name.partition(DATASET)
-        return project.open_folder_project(pipeline, brief=brief), dataset
+        return project.open_folder_project(pipeline, work=work), dataset
     if name not in catalogue.names() and (found := project.find_spec(Path.cwd())) is not None:
-        return project.open_project(found, brief=brief), name
+        return project.open_project(found, work=work), name
     return None
 
 
 def _find_dataset(
-    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, brief: bool = True
+    name: str, spec: Path | None, dbt: Path | None, tables: str | None, *, work: project.Work = "little"
 ) -> AbstractContextManager[View] | None:
     """Return the view of one dataset, not yet opened, as `_find_project` finds it."""
-    found = _find_project(name, spec, dbt, tables, brief=brief)
+    found = _find_project(name, spec, dbt, tables, work=work)
     return None if found is None else project.open_dataset(*found)
 
 
 def _refuse_dataset(name: str, instead: str) -> None:
     """Raise DeclarationError for a name that is no pipeline where a project of datasets is around this folder."""
     if name not in catalogue.names() and (spec := project.find_spec(Path.cwd())) is not None:
-        raise catalogue.DeclarationError(
-            f"{name}: it is no pipeline, and for the datasets of {spec} there is `{instead}`."
-        )
+        raise catalogue.DeclarationError(f"{name}: it is no pipeline. Run `{instead}` for the datasets of {spec}.")
 
 
 @app.command()
@@ -479,7 +478,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Compare the view with the batch query on the same source versions."""
-    if (dataset := _find_dataset(name, spec, dbt, tables, brief=False)) is not None:
+    if (dataset := _find_dataset(name, spec, dbt, tables, work="much")) is not None:
         with dataset as view:
             verification = view.verify(share_of(sample))
     else:
@@ -520,7 +519,7 @@ def _open_rows(
 ) -> Generator[DataFrame]:
     """Open the answer of a pipeline or of a dataset of a project, or the malformed rows of a source."""
     if source is not None and folder_project.is_project(catalogue.pipelines_folder() / name):
-        found = project.open_folder_project(name, brief=True), name
+        found = project.open_folder_project(name, work="little"), name
     if found is not None:
         opening, dataset = found
         with opening as (opened, _):
@@ -662,7 +661,7 @@ def status(
     """Show age, lag, size and interrupted work of each pipeline and of its datasets, or of those of a project."""
     rows: list[dict[str, Any]] = []
     if spec or dbt or tables or (not catalogue.names() and project.find_spec(Path.cwd())):
-        with _project_of(spec, dbt, tables, brief=True) as (opened_project, say):
+        with _project_of(spec, dbt, tables, work="little") as (opened_project, say):
             rows.extend(project.status_rows(opened_project, say))
         _print(rows, rendering.render_status(rows), as_json=as_json)
         return
@@ -674,7 +673,7 @@ def status(
     projects = folder_project.survey_projects(catalogue.pipelines_folder(), pipelines)
     for name in [name for name, declared in projects.items() if not isinstance(declared, Exception)]:
         try:
-            with project.open_folder_project(name, brief=True) as (opened_project, say):
+            with project.open_folder_project(name, work="little") as (opened_project, say):
                 rows.extend(project.status_rows(opened_project, say, f"{name}{DATASET}"))
         except catalogue.DeclarationError as error:
             projects[name] = error

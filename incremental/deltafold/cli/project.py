@@ -6,9 +6,10 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deltafold.algebra.errors import DeltafoldError
+from deltafold.algebra.local_path import plain
 from deltafold.algebra.results.formats import format_count
 from deltafold.cli.exit_codes import code_of_name
 from deltafold.cli.rendering import Say, show_progress
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from deltafold.algebra.results.upkeep import Upkeep
     from deltafold.pipelines.project_run import OpenProject
     from deltafold.view import View
+
+
+Work = Literal["little", "refresh", "much"]
+"""What Spark is started for: a refresh is little work if the last one was (D-235)."""
+FEW_ROWS = 10_000_000  # read by a run, below which Java without its second compiler is quicker
 
 
 def locate_spec(spec: Path | None, folder: Path) -> Path:
@@ -47,41 +53,41 @@ def find_spec(folder: Path) -> Path | None:
 
 
 @contextmanager
-def open_dbt_project(manifest: Path, tables: str | None, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
+def open_dbt_project(manifest: Path, tables: str | None, *, work: Work = "much") -> Generator[tuple[OpenProject, Say]]:
     """Load the project of a manifest, and start Spark; tables: the folder of tables that are in no catalog.
 
-    brief: as of `open_pipeline`, also of the other functions.
+    work: of the command, also of the other functions.
     """
     from deltafold.pipelines.dbt import load_project
 
     project = load_project(manifest, tables)
     from deltafold.pipelines.project_run import OpenProject
 
-    with _start_spark(project.name, {}, brief=brief) as (spark, say):
+    with _start_spark(project.name, {}, storage=project.storage, work=work) as (spark, say):
         yield OpenProject(project, spark), say
 
 
 @contextmanager
-def open_project(path: Path, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
+def open_project(path: Path, *, work: Work = "much") -> Generator[tuple[OpenProject, Say]]:
     """Start Spark with the settings of a specification, and load its project."""
     from deltafold.pipelines.declarative import load_project, read_spec
     from deltafold.pipelines.project_run import OpenProject
 
     spec = read_spec(path)
-    with _start_spark(spec.name, spec.configuration, brief=brief) as (spark, say):
+    with _start_spark(spec.name, spec.configuration, storage=spec.storage, work=work) as (spark, say):
         say(f"{spec.name}: loading the project")
         yield OpenProject(load_project(path, spark, spec), spark), say
 
 
 @contextmanager
-def open_folder_project(name: str, *, brief: bool = False) -> Generator[tuple[OpenProject, Say]]:
+def open_folder_project(name: str, *, work: Work = "much") -> Generator[tuple[OpenProject, Say]]:
     """Load the datasets of a pipeline, and start the Spark that it declares."""
     from deltafold.pipelines.folder_project import load_project
 
     project = load_project(catalogue.pipelines_folder().absolute() / name)
     from deltafold.pipelines.project_run import OpenProject
 
-    with _start_spark(name, project.settings, project.spark, brief=brief) as (spark, say):
+    with _start_spark(name, project.settings, project.spark, storage=project.storage, work=work) as (spark, say):
         yield OpenProject(project, spark), say
 
 
@@ -94,14 +100,32 @@ def open_dataset(opening: AbstractContextManager[tuple[OpenProject, Say]], name:
 
 @contextmanager
 def _start_spark(
-    name: str, settings: Mapping[str, str], options: Mapping[str, Any] = MappingProxyType({}), *, brief: bool
+    name: str,
+    settings: Mapping[str, str],
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    storage: str,
+    work: Work,
 ) -> Generator[tuple[SparkSession, Say]]:
     """Start Spark for a project of this name; options: its master and memory."""
     from deltafold.spark.lost import explain_lost_spark
     from deltafold.spark.session import start
 
+    brief = work == "little" or (work == "refresh" and _was_small(storage))
     with show_progress(f"{name}: starting Spark") as say, explain_lost_spark():
         yield start(f"deltafold {name}", settings=settings, brief=brief, **options), say
+
+
+def _was_small(storage: str) -> bool:
+    """Return whether the last refreshes of all datasets read few rows; False before the first, and at a URI."""
+    from deltafold.store.journal import JOURNAL, Journal
+
+    journals = (Journal(folder) for folder in Path(plain(storage), "warehouse", "views").glob(f"*/{JOURNAL}"))
+    try:
+        last = [entry.report for journal in journals if (entry := journal.last_complete()) is not None]
+    except DeltafoldError:
+        return False  # raised again by what opens it
+    return bool(last) and sum(report.rows_read for report in last) < FEW_ROWS
 
 
 def names_in(lists: Sequence[str] | None) -> tuple[str, ...]:
