@@ -229,7 +229,7 @@ def test_streaming_tables_take_each_row_once(shop: Shop) -> None:
     described = shop.spark.sql(f"DESCRIBE DETAIL {shop.database}.events").first()
     assert described is not None and described["partitionColumns"] == ["kind"]
     other = replace(shop.load().project, storage=f"{shop.folder}/other")  # in the same session, with the same names
-    with pytest.raises(ProjectRefusedError, match="events: the table exists, and this project did not create it"):
+    with pytest.raises(ProjectRefusedError, match="events`: it exists, and this project did not create it"):
         OpenProject(other, shop.spark).open()
     shop.sql("DROP TABLE {db}.events", "DROP TABLE {db}.clicks", "DROP TABLE {db}.apps", "DROP TABLE {db}.later")
     shutil.copytree(shop.load().root, f"{shop.folder}/moved")

@@ -419,7 +419,8 @@ class OpenProject:
         if replace_checkpoint is None and self._exists(table):
             if not self._is_own(table):
                 raise CatalogError(
-                    "the table exists, and this project did not create it. Rename the dataset, or drop the table."
+                    f"table {name}: it exists, and this project did not create it. Rename the dataset, or drop the "
+                    "table."
                 )
             present = self.spark.table(name).schema
             if added := merge_columns(present, self.reads.schemas[key]).fields[len(present) :]:
