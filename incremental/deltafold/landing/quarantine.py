@@ -70,8 +70,8 @@ class Quarantine:
         limit = self.files.quarantine_limit
         if total > limit:
             return f"more than the {limit:,} rows that its quarantine may have would be in it"
-        if self.files.format == "json" and not malformed.where(F.ltrim("row").startswith("[")).isEmpty():
-            return "a line with several rows is not quarantined"
+        if self.files.format == "json" and (several := malformed.where(F.ltrim("row").startswith("[")).first()):
+            return f"a line with several rows is not quarantined, as in {several['file']}"
         return ""
 
     def replace(
