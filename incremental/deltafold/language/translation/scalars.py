@@ -128,10 +128,10 @@ def find_undetermined(expression: J) -> tuple[J, str, str] | None:
     for node in catalyst.subexpressions(expression):
         name = catalyst.kind(node)
         if name in CLOCK_EXPRESSIONS or (name == "Cast" and _casts_clock(node)):
-            found = node, "its value changes with the clock", "pass the date as a column or a literal"
+            because, instead = "its value changes with the clock", "pass the date as a column or a literal"
             if name not in BOUND_TO_CLOCK:
-                return found
-            clocked = clocked or found
+                return node, because, instead
+            clocked = clocked or (node, because, f"{instead}, or let policy auto recompute the view at each refresh")
             continue
         if name in SESSION:
             return node, "its value depends on who runs the query, and where", "write it as a literal"
