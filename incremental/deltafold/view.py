@@ -174,11 +174,12 @@ class View:
         """
         check_versions(versions)
         resolved = self._resolved
-        if versions is not None and (missing := resolved.inputs.places.keys() - versions.keys()):
+        if versions is None:
+            intent = self._last_answer.entry.intent
+            return resolved.batch(base_versions(intent.sources), clocks=clocks_of(intent))
+        if missing := resolved.inputs.places.keys() - versions.keys():
             raise UsageError(f"versions: {', '.join(sorted(missing))} missing. Give a version of each base source.")
-        if versions is not None:
-            return resolved.batch(versions)
-        return resolved.batch(self.versions, clocks=clocks_of(self._last_answer.entry.intent))
+        return resolved.batch(versions)
 
     def verify(self, share: float = 1.0) -> Verification:
         """Compare the view with the batch query at its last epoch's versions, duplicates counted.
