@@ -65,13 +65,13 @@ class Quarantine:
         rows = 0 if version is None else self.table.rows(version)
         return sum(self.counts().values()) if rows is None else rows
 
-    def refusal(self, malformed: DataFrame, total: int) -> str:
+    def refusal(self, reader: FileReader, malformed: DataFrame, total: int) -> str:
         """Return why rows cannot be quarantined, or nothing; total: the number of rows that it would have then."""
         limit = self.files.quarantine_limit
         if total > limit:
             return f"more than the {limit:,} rows that its quarantine may have would be in it"
         if self.files.format == "json" and (several := malformed.where(F.ltrim("row").startswith("[")).first()):
-            return f"a line with several rows is not quarantined, as in {several['file']}"
+            return f"a line with several rows is not quarantined, as in {reader.with_original_paths(several['file'])}"
         return ""
 
     def replace(

@@ -82,7 +82,7 @@ class Replacement:
         try:
             with computed_once(self.reader.malformed(self.changed).limit(self._enough)) as malformed:
                 count = malformed.count()
-                refusal = self.reader.with_original_paths(self.quarantine.refusal(malformed, count + self._others))
+                refusal = self.quarantine.refusal(self.reader, malformed, count + self._others)
                 if refusal or not count:
                     raise self._complaint(error, refusal and f", and {refusal}") from error
                 self.quarantine.replace(self.reader, malformed, self.changed, self._quarantine_condition)
@@ -127,8 +127,7 @@ class Replacement:
         late = horizon.late_rows(self.reader.with_origin(self.changed, permissive=True))
         with computed_once(self.reader.malformed(self.changed).unionByName(late).limit(self._enough)) as rows:
             count = rows.count()
-            if refusal := self.quarantine.refusal(rows, count + self._others):
-                refusal = self.reader.with_original_paths(refusal)
+            if refusal := self.quarantine.refusal(self.reader, rows, count + self._others):
                 raise SourceError(f"source {self.name} was not landed: {refusal}. Correct its files and land again.")
             if count:
                 self.quarantine.replace(self.reader, rows, self.changed, self._quarantine_condition)
