@@ -512,7 +512,8 @@ REFUSED_SQL = """SET spark.sql.ansi.enabled = false;
 CREATE MATERIALIZED VIEW nowhere AS
   SELECT * FROM not_there;
 CREATE MATERIALIZED VIEW declared (a STRING) AS SELECT 1 AS a;
-CREATE MATERIALIZED VIEW one AS SELECT * FROM two; CREATE MATERIALIZED VIEW two AS SELECT * FROM one;
+CREATE MATERIALIZED VIEW one AS SELECT * FROM two; CREATE MATERIALIZED VIEW two AS SELECT * FROM one;\
+CREATE MATERIALIZED VIEW twice USING csv TBLPROPERTIES ('deltafold.refresh_policy' = 'never') AS SELECT 1 AS a;
 SELEC 1;
 """
 
@@ -536,6 +537,7 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",
         "the datasets read each other in a cycle (one → two → one)",
         "transformations/d.sql, line 6: Spark cannot parse the statement",
+        "twice: format csv is not supported. Use delta, or leave it out. unknown deltafold.refresh_policy 'never'.",
     ):
         assert reason in refusals
     for consequence in ("to_out", "above", "counted"):

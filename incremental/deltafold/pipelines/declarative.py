@@ -113,7 +113,7 @@ def load_project(path: Path, spark: SparkSession, spec: PipelineSpec | None = No
 class _Table:
     """A declared table or view, before it is known which flows write to it.
 
-    inlined: a temporary view; refusal: why its declaration has no meaning here.
+    inlined: a temporary view; refusals: why its declaration has no meaning here, a sentence each.
     """
 
     name: str
@@ -121,7 +121,7 @@ class _Table:
     options: TableOptions
     streaming: bool = False
     inlined: bool = False
-    refusal: str = ""
+    refusals: tuple[str, ...] = ()
     queries: list[Flow] = field(default_factory=list[Flow])
     cdc: list[Flow] = field(default_factory=list[Flow])
 
@@ -162,23 +162,23 @@ class _Declared:
             flows = table.cdc or table.queries
             if table.streaming and not table.cdc:
                 continue
-            number, refusal = len(table.cdc + table.queries), table.refusal
-            if number != 1:
+            refusals = [*table.refusals]
+            if (number := len(table.cdc + table.queries)) != 1:
                 kind = "a table of an AUTO CDC flow" if table.cdc else "a view"
-                refusal = (
+                refusals.append(
                     f"{number} flows write to it, and {kind} has one. Remove the others, or declare a table for each."
                 )
             policy = table.options.properties.get(POLICY_PROPERTY, "auto")
             if policy not in get_args(RefreshPolicy):
-                refusal = f"unknown {POLICY_PROPERTY} {policy!r}. Use {', '.join(get_args(RefreshPolicy))}."
+                refusals.append(f"unknown {POLICY_PROPERTY} {policy!r}. Use {', '.join(get_args(RefreshPolicy))}.")
             yield Dataset(
                 name=table.name,
                 query=flows[0].query if flows else "",
                 origin=table.origin,
-                kept=not table.inlined or bool(refusal),  # one that is not kept is not looked at by itself
+                kept=not table.inlined or bool(refusals),  # one that is not kept is not looked at by itself
                 policy=cast(RefreshPolicy, policy),
                 options=table.options,
-                refusal=refusal,
+                refusal=" ".join(refusals),
             )
 
     def streaming_tables(self) -> Iterator[StreamingTable]:
@@ -190,7 +190,7 @@ class _Declared:
                     flows=tuple(table.queries),
                     origin=table.origin,
                     options=table.options,
-                    refusal=table.refusal,
+                    refusal=" ".join(table.refusals),
                 )
 
 
@@ -247,17 +247,17 @@ class _Loader:
         """Add a table, a view or a sink of Python."""
         origin, kind = self.origin(output.source_code_location), type(output).__name__
         if kind == "Sink":
-            refusal = "sinks are not supported. Write to a streaming table."
+            refusals = ("sinks are not supported. Write to a streaming table.",)
             options = TableOptions()
             self.declared.add_table(
-                _Table(name=output.name, origin=origin, options=options, streaming=True, refusal=refusal)
+                _Table(name=output.name, origin=origin, options=options, streaming=True, refusals=refusals)
             )
             return
         if kind == "TemporaryView":
             options = TableOptions(comment=output.comment or "")
             self.declared.add_table(_Table(name=output.name, origin=origin, options=options, inlined=True))
             return
-        refusal = _refuse_format(output.format)
+        refusals = _refuse_format(output.format)
         schema: Any = output.schema or ""
         options = TableOptions(
             comment=output.comment or "",
@@ -268,7 +268,7 @@ class _Loader:
         )
         streaming = kind == "StreamingTable"
         self.declared.add_table(
-            _Table(name=output.name, origin=origin, options=options, streaming=streaming, refusal=refusal)
+            _Table(name=output.name, origin=origin, options=options, streaming=streaming, refusals=refusals)
         )
 
     def add_flow(self, flow: Any) -> None:
@@ -312,10 +312,10 @@ class _Loader:
         match kind := catalyst.kind(plan):
             case "CreateMaterializedViewAsSelect" | "CreateStreamingTableAsSelect" | "CreateStreamingTable":
                 name = _sql_name(catalyst.sequence(plan.name().nameParts()))
-                options, refusal = self._sql_options(plan)
+                options, refusals = self._sql_options(plan)
                 streaming = kind != "CreateMaterializedViewAsSelect"
                 self.declared.add_table(
-                    _Table(name=name, origin=origin, options=options, streaming=streaming, refusal=refusal)
+                    _Table(name=name, origin=origin, options=options, streaming=streaming, refusals=refusals)
                 )
                 if kind != "CreateStreamingTable":
                     self._add_sql_flow(name, name, str(plan.originalText()), origin)
@@ -352,12 +352,12 @@ class _Loader:
     def _add_sql_flow(self, target: str, name: str, text: str, origin: Origin) -> None:
         self.declared.flows.append((target, Flow(name=name, query=text, origin=origin), False))
 
-    def _sql_options(self, plan: J) -> tuple[TableOptions, str]:
+    def _sql_options(self, plan: J) -> tuple[TableOptions, tuple[str, ...]]:
         """Return the options of a CREATE statement, and why some have no meaning here."""
         spec = plan.tableSpec()
-        refusal = _refuse_format(catalyst.option(spec.provider()))
+        refusals = [*_refuse_format(catalyst.option(spec.provider()))]
         if spec.location().isDefined():
-            refusal = "LOCATION is not supported. Remove it; `storage` has all tables."
+            refusals.append("LOCATION is not supported. Remove it; `storage` has all tables.")
         partition_by, cluster_by = list[str](), list[str]()
         for transform in catalyst.sequence(plan.partitioning()):
             columns = [str(".".join(reference.fieldNames())) for reference in transform.references()]
@@ -367,7 +367,7 @@ class _Loader:
                 case "cluster_by":
                     cluster_by += columns
                 case other:
-                    refusal = f"it is partitioned by {other}(…). Name a column."
+                    refusals.append(f"it is partitioned by {other}(…). Name a column.")
         properties = {str(pair._1()): str(pair._2()) for pair in catalyst.sequence(spec.properties().toSeq())}
         columns = [
             f"{quoted(str(column.name()))} {column.dataType().sql()}" for column in catalyst.sequence(plan.columns())
@@ -379,14 +379,14 @@ class _Loader:
             cluster_by=tuple(cluster_by),
             schema=", ".join(columns),
         )
-        return options, refusal
+        return options, tuple(refusals)
 
 
-def _refuse_format(format_: object) -> str:
-    """Return why a table cannot have a format, empty if it can."""
+def _refuse_format(format_: object) -> tuple[str, ...]:
+    """Return why a table cannot have a format, nothing if it can."""
     if str(format_ or DELTA).lower() == DELTA:
-        return ""
-    return f"format {format_} is not supported. Use delta, or leave it out."
+        return ()
+    return (f"format {format_} is not supported. Use delta, or leave it out.",)
 
 
 def _registry(loader: _Loader) -> GraphElementRegistry:
