@@ -450,6 +450,59 @@ def test_auto_cdc_keeps_the_latest_row_of_each_key(shop: Shop) -> None:
     assert sorted(shop.table("people").collect()) == [(1, "Anne"), (3, None), (4, "Daniel")]
 
 
+CDC_OF_FILES = """
+from pyspark import pipelines as dp
+
+
+@dp.temporary_view
+def arriving():
+    files = spark.readStream.schema("id INT, name STRING, op STRING, seq BIGINT").json("{path}")
+    return files.unionByName(spark.readStream.table("changes"))
+
+
+for target in ["people", "deleted"]:
+    dp.create_streaming_table(target)
+    dp.create_auto_cdc_flow(
+        target=target, source="arriving", keys=["id"], sequence_by="seq",
+        apply_as_deletes="op = 'D'" if target == "people" else None, column_list=["id", "name"],
+    )
+"""
+ARRIVING = """
+    WITH events AS (SELECT id, name, op, seq FROM {db}.changes UNION ALL SELECT * FROM {db}.files)
+    SELECT id, latest.name FROM (SELECT id, max_by(struct(name, op), seq) AS latest FROM events GROUP BY id)
+"""
+
+
+def test_auto_cdc_keeps_the_events_of_files(shop: Shop) -> None:
+    """Protects from events that are lost when their files are gone, or when one of two targets is rebuilt."""
+    folder = shop.folder / "arriving"
+
+    def arrive(number: int, *events: tuple[int, str | None, str, int]) -> None:
+        rows = [dict(zip(("id", "name", "op", "seq"), event, strict=True)) for event in events]
+        (folder / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
+        values = ", ".join(str(event).replace("None", "NULL") for event in events)
+        shop.sql(f"INSERT INTO {{db}}.files VALUES {values}")
+
+    folder.mkdir()
+    shop.sql(
+        "CREATE TABLE {db}.changes (id INT, name STRING, op STRING, seq BIGINT) USING delta",
+        "CREATE TABLE {db}.files (id INT, name STRING, op STRING, seq BIGINT) USING delta",
+        "INSERT INTO {db}.changes VALUES (1, 'Ann', 'I', 1), (2, 'Bob', 'I', 2)",
+    )
+    shop.write("cdc.py", CDC_OF_FILES.format(path=folder))
+    shop.oracles = {"people": f"{ARRIVING} WHERE NOT (latest.op <=> 'D')", "deleted": ARRIVING}
+    arrive(1, (1, "Anne", "U", 4), (3, "Cy", "I", 1))
+    assert {done.name for done in shop.refresh().datasets} == {"people", "people__events", "deleted", "deleted__events"}
+    arrive(2, (2, None, "D", 9), (1, "late", "U", 3))
+    shop.sql("INSERT INTO {db}.changes VALUES (2, 'later', 'U', 5), (3, 'Cyd', 'U', 6)")
+    assert shop.run(refresh=("people", "deleted")).ok
+    shop.check()
+    (folder / "1.json").unlink()
+    shop.run(full_refresh=("people",))
+    assert sorted(shop.table("people").collect()) == [(1, "late"), (3, "Cyd")]
+    assert sorted(shop.table("deleted").collect()) == [(1, "Anne"), (2, None), (3, "Cyd")]
+
+
 REFUSED = """
 from pyspark import pipelines as dp
 
@@ -507,6 +560,11 @@ dp.create_auto_cdc_flow(
 )
 dp.create_streaming_table("latest")
 dp.create_auto_cdc_flow(target="latest", source="ticks", keys=["value"], sequence_by="timestamp")
+
+
+@dp.materialized_view
+def latest__events():
+    return spark.table("orders")
 """
 REFUSED_SQL = """SET spark.sql.ansi.enabled = false;
 CREATE MATERIALIZED VIEW nowhere AS
@@ -531,7 +589,8 @@ def test_all_that_is_refused_is_refused_at_once(mixed: Shop) -> None:
         "transformations/c.py, line 42: ordered: Spark cannot analyse the query: ",
         "Sorting is not supported on streaming DataFrames",
         "transformations/c.py, line 52: keyless: AUTO CDC into keyless: its columns leave out the key customer.",
-        "transformations/c.py, line 56: latest: AUTO CDC into latest: its source ticks streams what is no table",
+        "line 56: latest: query: the events that it streams are kept in the table latest__events, and a dataset of "
+        "that name is declared in transformations/c.py, line 60. Rename that.",
         "transformations/d.sql, line 1: SetCommand: this statement declares nothing",
         "transformations/d.sql, line 2: nowhere: query: it reads spark_catalog.",
         "transformations/d.sql, line 4: declared: query: it declares the columns (a string)",

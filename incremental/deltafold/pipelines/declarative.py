@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 _BEGINS_QUERY = re.compile(r"\b(?:select|with|from|table|values)\b|\(", re.IGNORECASE)
 _POSITION = re.compile(r" ?\(line (\d+), pos \d+\)$")  # in a statement
 POLICY_PROPERTY = "deltafold.refresh_policy"
+EVENTS = "__events"  # ends the name of the table that keeps the events of an AUTO CDC flow
 DELTA = "delta"
 _FIXES = {
     "SetCommand": "Write the setting under `configuration` in the specification",
@@ -113,7 +114,8 @@ def load_project(path: Path, spark: SparkSession, spec: PipelineSpec | None = No
 class _Table:
     """A declared table or view, before it is known which flows write to it.
 
-    inlined: a temporary view; refusals: why its declaration has no meaning here, a sentence each.
+    inlined: a temporary view; refusals: why its declaration has no meaning here, a sentence each; events: as of
+    Dataset.
     """
 
     name: str
@@ -124,14 +126,19 @@ class _Table:
     refusals: tuple[str, ...] = ()
     queries: list[Flow] = field(default_factory=list[Flow])
     cdc: list[Flow] = field(default_factory=list[Flow])
+    events: StreamingTable | None = None
 
 
 @dataclass
 class _Declared:
-    """What the files of a project declare; targets: the table of each flow."""
+    """What the files of a project declare; flows: with the name of the table that each writes to, and the table that
+    keeps the events of an AUTO CDC flow.
+    """
 
     tables: dict[str, _Table] = field(default_factory=dict[str, _Table])
-    flows: list[tuple[str, Flow, bool]] = field(default_factory=list[tuple[str, Flow, bool]])
+    flows: list[tuple[str, Flow, StreamingTable | None]] = field(
+        default_factory=list[tuple[str, Flow, "StreamingTable | None"]]
+    )
     refusals: list[str] = field(default_factory=list[str])
 
     def refuse(self, origin: Origin, what: str) -> None:
@@ -147,12 +154,15 @@ class _Declared:
 
     def assign_flows(self) -> None:
         """Give each flow to the table that it writes to."""
-        for target, flow, is_cdc in self.flows:
+        for target, flow, events in self.flows:
             table = self.tables.get(target.lower())
             if table is None:
                 self.refuse(flow.origin, f"{flow.name}: it writes to {target}, which is not declared. Declare that.")
+            elif events is None:
+                table.queries.append(flow)
             else:
-                (table.cdc if is_cdc else table.queries).append(flow)
+                table.cdc.append(flow)
+                table.events = events
         self.flows.clear()
 
     def datasets(self) -> Iterator[Dataset]:
@@ -179,6 +189,7 @@ class _Declared:
                 policy=cast(RefreshPolicy, policy),
                 options=table.options,
                 refusal=" ".join(refusals),
+                events=table.events,
             )
 
     def streaming_tables(self) -> Iterator[StreamingTable]:
@@ -275,13 +286,17 @@ class _Loader:
         """Add a flow of Python."""
         origin = self.origin(flow.source_code_location)
         query = partial(_refuse_settings if flow.spark_conf else _call, self.session, flow.func)
-        self.declared.flows.append((flow.target, Flow(name=flow.name, query=query, origin=origin), False))
+        self.declared.flows.append((flow.target, Flow(name=flow.name, query=query, origin=origin), None))
 
     def add_cdc_flow(self, flow: AutoCdcFlow) -> None:
         """Add an AUTO CDC flow of Python."""
         origin = self.origin(flow.source_code_location)
-        cdc = Flow(name=flow.name or flow.target, query=latest_rows(flow), origin=origin)
-        self.declared.flows.append((flow.target, cdc, True))
+        name, source = flow.name or flow.target, flow.source
+        *schema, table = catalyst.parse_name(self.session, flow.target)
+        arriving = Flow(name=name, query=lambda reader: reader.table(source), origin=origin)
+        events = StreamingTable(name=_sql_name([*schema, f"{table}{EVENTS}"]), flows=(arriving,), origin=origin)
+        cdc = Flow(name=name, query=latest_rows(flow, events), origin=origin)
+        self.declared.flows.append((flow.target, cdc, events))
 
     # SQL
 
@@ -350,7 +365,7 @@ class _Loader:
         self._add_sql_flow(_sql_name(name_parts(insert.table())), name, text, origin)
 
     def _add_sql_flow(self, target: str, name: str, text: str, origin: Origin) -> None:
-        self.declared.flows.append((target, Flow(name=name, query=text, origin=origin), False))
+        self.declared.flows.append((target, Flow(name=name, query=text, origin=origin), None))
 
     def _sql_options(self, plan: J) -> tuple[TableOptions, tuple[str, ...]]:
         """Return the options of a CREATE statement, and why some have no meaning here."""
@@ -438,12 +453,14 @@ def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Re
             ) from error
 
 
-def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
+def latest_rows(flow: AutoCdcFlow, kept: StreamingTable) -> QueryFunction:
     """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-180).
 
     Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
     rows are those of this query over all events. An event without a key or a sequence is an error, as in Spark (D-187).
     Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
+
+    kept: the table of the events that no other table has.
     """
     keys = [_column_name(key) for key in flow.keys]
     sequence = _expression(flow.sequence_by)
@@ -452,12 +469,7 @@ def latest_rows(flow: AutoCdcFlow) -> QueryFunction:
     excluded = {_column_name(c).lower() for c in flow.except_column_list or ()}
 
     def query(reader: Reader) -> DataFrame:
-        events = reader.events(flow.source)
-        if events.isStreaming:
-            raise QueryError(
-                f"AUTO CDC into {flow.target}: its source {flow.source} streams what is no table, such as files, and "
-                "the events must stay readable. Stream them into a streaming table, and name that as the source."
-            )
+        events = reader.events(flow.source, kept)
         every = [F.col(quoted(name)) for name in events.columns]
         checked = F.when(sequence.isNull(), _stop(flow, "sequence"))
         for key in keys:

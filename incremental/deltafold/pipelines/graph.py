@@ -73,6 +73,14 @@ class Leaves:
     stream: Callable[[Relation, Mapping[str, Any]], DataFrame]
     note: Callable[[str | None, Parts], None] = lambda inlined, read: None
 
+    def without_streams(self) -> Leaves:
+        """Return what reads as tables what these read as streams."""
+
+        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
+            return self.table(relation)
+
+        return replace(self, stream=stream)
+
 
 @dataclass(frozen=True)
 class GraphReader:
@@ -90,13 +98,14 @@ class GraphReader:
         """Return the rows of a streaming table, or of a table of the catalog, as a stream."""
         return self._read(self.graph.parse(name), options)
 
-    def events(self, name: str) -> DataFrame:
-        """Return all rows of a stream, or of a dataset or table; what it reads as streams is read as tables."""
+    def events(self, name: str, kept: StreamingTable) -> DataFrame:
+        """Return all rows of a stream, or of a dataset or table; what it reads as streams is read as tables.
 
-        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
-            return self.leaves.table(relation)
-
-        return replace(self, leaves=replace(self.leaves, stream=stream)).table(name)
+        kept: the table that is read instead where the project has it (`Reads`).
+        """
+        if self.graph.key(kept) in self.graph.nodes:
+            return self.table(kept.name)
+        return replace(self, leaves=self.leaves.without_streams()).table(name)
 
     def sql(self, text: str) -> DataFrame:
         """Return the frame of a SQL text over datasets and tables."""
@@ -163,9 +172,8 @@ class Graph:
 
     def parse(self, name: str) -> Parts:
         """Return the parts of a name as SQL writes it. Raises QueryError."""
-        parser = catalyst.session(self.spark).sessionState().sqlParser()
         try:
-            return tuple(map(str, catalyst.sequence(parser.parseMultipartIdentifier(name))))
+            return catalyst.parse_name(self.spark, name)
         except JavaError as error:
             raise QueryError(f"{name!r} cannot name a table: {sentence_of_analysis(error)}") from error
 
@@ -319,7 +327,7 @@ class Reads:
     def of(cls, graph: Graph) -> Reads:
         """Return what all queries of a project read."""
         reads = cls(graph)
-        for key, node in graph.nodes.items():
+        for key, node in (*graph.nodes.items(),):  # to which tables of events are added
             if isinstance(node, StreamingTable) or node.kept:
                 reads._visit(key)
         return reads
@@ -358,6 +366,8 @@ class Reads:
             if isinstance(node, StreamingTable):
                 self._analyse_flows(key, node)
             else:
+                if node.events is not None:
+                    self._keep_events(node.events)
                 self._analyse(key, node.query, streaming=False)
                 check_schema(node, self.schemas[key])
         except (DeltafoldError, PySparkException, Py4JError) as error:
@@ -371,6 +381,22 @@ class Reads:
     ) -> None:
         self.schemas.pop(key, None)
         self.refused[key] = Refusal(name=node.name, origin=origin, error=explain_analysis(error, query))
+
+    def _keep_events(self, events: StreamingTable) -> None:
+        """Add the table that keeps the events of an AUTO CDC flow, if its source streams what is no table."""
+        [arriving] = events.flows
+        leaves = Leaves(table=self._placeholder, stream=lambda relation, options: self._placeholder(relation))
+        if not self.graph.evaluate(arriving.query, leaves).isStreaming:
+            return
+        if other := self.graph.nodes.get(self.graph.key(events)):
+            raise QueryError(
+                f"query: the events that it streams are kept in the table {events.name}, and a dataset of that name is "
+                f"declared in {other.origin}. Rename that."
+            )
+        self.graph.nodes[self.graph.key(events)] = events
+
+    def _placeholder(self, relation: Relation) -> DataFrame:
+        return Placeholders().make(self.graph.spark, relation.parts, self._schema(relation))[0]
 
     def _analyse_flows(self, key: Parts, table: StreamingTable) -> None:
         """Analyse the flows of a streaming table; its schema has the columns of all, or is the declared one."""

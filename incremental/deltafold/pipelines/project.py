@@ -44,8 +44,8 @@ class Reader(Protocol):
         """Return the rows as a stream that is read with Spark's options; for a flow alone."""
         ...
 
-    def events(self, name: str) -> DataFrame:
-        """Return all rows of a stream as a table."""
+    def events(self, name: str, kept: StreamingTable) -> DataFrame:
+        """Return all rows of a stream as a table; kept: the table that keeps those which no table has."""
         ...
 
     def sql(self, text: str) -> DataFrame:
@@ -82,7 +82,8 @@ class Dataset:
     kept: whether it has a table of its own; policy: `auto` recomputes where that is cheaper or the query cannot be
     maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always;
     publish_as: the name of its SQL view, None for its own name, or for none where the project declares its sources;
-    tags: which selections may name; refusal: why its declaration has no meaning here, empty if it has one.
+    tags: which selections may name; refusal: why its declaration has no meaning here, empty if it has one; events: of
+    an AUTO CDC flow, the table that keeps its events if its source streams what is no table, such as files (D-236).
     """
 
     name: str
@@ -94,6 +95,7 @@ class Dataset:
     publish_as: str | None = None
     tags: tuple[str, ...] = ()
     refusal: str = ""
+    events: StreamingTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

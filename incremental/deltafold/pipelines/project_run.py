@@ -549,7 +549,21 @@ class Selection:
         return bool(self.select or self.exclude or self.exactly)
 
     def work(self, reads: Reads) -> dict[Parts, bool]:
-        """Return whether each chosen dataset is rebuilt. Raises DeclarationError for a name that is not declared."""
+        """Return whether each chosen dataset is rebuilt; the events of AUTO CDC flows are chosen with their tables.
+
+        Raises DeclarationError for a name that is not declared.
+        """
+        chosen, nodes = self._choose(reads), reads.graph.nodes
+        work = dict[Parts, bool]()
+        for key, full in chosen.items():
+            events = getattr(nodes[key], "events", None)
+            if events is not None and (kept := reads.graph.key(events)) in reads.read_nodes(key):
+                work[kept] = full or chosen.get(kept, False)
+            work[key] = full or work.get(key, False)
+        return work
+
+    def _choose(self, reads: Reads) -> dict[Parts, bool]:
+        """Return the datasets that the user names, or all."""
         graph, nodes = reads.graph, reads.order
         if self.exactly:
             keys = {graph.complete(graph.parse(name)) for name in self.exactly}

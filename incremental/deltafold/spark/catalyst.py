@@ -370,6 +370,11 @@ def parse_expression(spark: SparkSession, text: str) -> J:
     return session(spark).sessionState().sqlParser().parseExpression(text)
 
 
+def parse_name(spark: SparkSession, name: str) -> tuple[str, ...]:
+    """Return the parts of a table's name as SQL writes it. Raises JavaError."""
+    return tuple(map(str, sequence(session(spark).sessionState().sqlParser().parseMultipartIdentifier(name))))
+
+
 def parse_plan(spark: SparkSession, text: str) -> J:
     """Parse a user's SQL text into an unresolved plan."""
     return session(spark).sessionState().sqlParser().parsePlan(text)
