@@ -29,13 +29,16 @@ def are_same_plans(spark: SparkSession, one: J, other: J) -> bool:
     patterns = catalyst.catalyst(spark).trees.TreePattern
     if any(one.containsPattern(getattr(patterns, name)()) for name in UNCOMPARED):
         return False
+    own_text, text = (renumber(_write_plan(spark, plan)) for plan in (one, other))
+    return own_text == text and bool(one.canonicalized().equals(other.canonicalized()))
+
+
+def _write_plan(spark: SparkSession, plan: J) -> str:
+    """Return the whole text of a plan."""
     verbose = True
     add_suffix = print_operator_id = print_output_columns = False
-    own_text, text = (
-        renumber(str(plan.treeString(verbose, add_suffix, ALL_FIELDS, print_operator_id, print_output_columns)))
-        for plan in (one, other)
-    )
-    return own_text == text and bool(one.canonicalized().equals(other.canonicalized()))
+    more = () if spark.version.startswith("4.0.") else (print_output_columns,)
+    return str(plan.treeString(verbose, add_suffix, ALL_FIELDS, print_operator_id, *more))
 
 
 class SparkEquality(Equality):
