@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         External,
         Files,
         ForeignKey,
+        Iceberg,
         Landing,
         LostSparkError,
         Mrql,
@@ -55,10 +56,10 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
-    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
-    "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
-    "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
-    "Warehouse", "fixpoint", "iterate", "nearest", "start",
+    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Iceberg", "Landing",
+    "LostSparkError", "Mrql", "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report",
+    "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification",
+    "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ from deltafold.algebra.tuning import Tuning
 from deltafold.compilation import Policy, Remedy, check_options
 from deltafold.display import show_progress
 from deltafold.lake.delta_table import DELTA
+from deltafold.lake.iceberg import Iceberg
 from deltafold.lake.protocol import Lake, VersionedTable
 from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import Place, place_of
@@ -329,8 +330,8 @@ def check_default_file_system(spark: SparkSession, root: Place) -> None:
 
 __all__ = [
     "Address", "BusyError", "CatalogError", "ChangedQueryError", "DatasetResult", "Delta", "DeltafoldError",
-    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Landing", "LostSparkError", "Mrql",
-    "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report", "SourceError",
-    "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification", "View",
-    "Warehouse", "fixpoint", "iterate", "nearest", "start",
+    "DeltafoldWarning", "Description", "Expire", "External", "Files", "ForeignKey", "Iceberg", "Landing",
+    "LostSparkError", "Mrql", "NotConvergedError", "PipelineReport", "Policy", "QueryError", "RefusedError", "Report",
+    "SourceError", "StateError", "Status", "StorageError", "Stream", "Tuning", "Upkeep", "UsageError", "Verification",
+    "View", "Warehouse", "fixpoint", "iterate", "nearest", "start",
 ]  # fmt: skip

@@ -56,6 +56,19 @@ def test_another_spark(tmp_path: Path, spark: str, delta: str) -> None:
 
 @night
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(2))
+def test_tables_of_iceberg(tmp_path: Path, seed: int) -> None:
+    """Protects from rows that are counted wrong after overwrites, marked deletes, rollbacks and another table.
+
+    Iceberg has no runtime for Spark 4.2 yet.
+    """
+    done = run("4.0.1", "4.3.1", "tests.spark.iceberg_histories", str(tmp_path / "lake"), str(seed), "12")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "equal"
+
+
+@night
+@pytest.mark.timeout(1800)
 @every_other
 def test_a_sample_on_another_spark(spark: str, delta: str) -> None:
     """Protects from a plan that another release analyses in another way: benchmark queries, and random ones."""

@@ -383,7 +383,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class External:
-    """A table of another format with versions, such as Iceberg's.
+    """A table of another format with versions; Iceberg's is `lake.iceberg.Iceberg`.
 
     address: its name in messages, and its location in lineage; open: called with the Spark session, returns how its
     versions are read, with the methods of `lake.external_table.VersionedSource`;

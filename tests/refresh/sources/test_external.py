@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import LostSourceError, SourceError
-from deltafold.api import External, View
+from deltafold.api import External, Iceberg, View
+from deltafold.lake.iceberg import declare
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.spark import catalyst
@@ -200,3 +201,15 @@ def test_a_package_adds_its_format_to_pipelines(
     checked(view)
     toy.versions.append([(1, 2)])
     checked(view)
+
+
+def test_iceberg_is_declared_and_asked_for(sandbox: MemorySandbox) -> None:
+    """Protects from errors of Java's where Spark lacks Iceberg; its tables are in tests/spark/iceberg_histories.py."""
+    for options in ({}, {"table": "lake.orders", "warehouse": "/lake"}):
+        with pytest.raises(SourceError, match=r"`table: catalog\.database\.name`, and nothing else"):
+            declare(options)
+    with pytest.raises(SourceError, match="is not the name of a table"):
+        Iceberg("/lake/orders")
+    sandbox.warehouse.source("orders", declare({"table": "lake.shop.orders"}))
+    with pytest.raises(SourceError, match=r"table lake\.shop\.orders: this Spark has no Iceberg\. Add its runtime"):
+        sandbox.view("select count(*) n from orders").refresh()
