@@ -42,6 +42,9 @@ pytestmark = [
 QUERY = "SELECT customer, sum(amount) AS revenue FROM orders GROUP BY customer"
 RAW = dg.AssetKey(["raw", "orders"])
 VIEW = dg.AssetKey(["marts", "revenue"])
+# the first releases of 1.12 have no `dg` in templates
+CONDITIONS = "dg.AutomationCondition" if "dg" in dg.ResolutionContext.default().scope else "automation_condition"
+EAGER = f"{{{{ {CONDITIONS}.eager() }}}}"
 MANY = """
 import json, os, sys
 from pathlib import Path
@@ -610,7 +613,7 @@ def test_a_scaffolded_view_is_an_asset_that_can_be_processed_afterwards(sandbox:
     assert content["attributes"]["query"] == "revenue.sql" and (folder / "revenue.sql").is_file()
     content["type"] = "deltafold.dagster.MaintainedView"
     content["attributes"]["sources"]["orders"]["asset"] = "raw/orders"
-    attributes = {"group_name": "marts", "automation_condition": "{{ dg.AutomationCondition.eager() }}"}
+    attributes = {"group_name": "marts", "automation_condition": EAGER}
     content["attributes"] |= {"retries": {"max_retries": 5}}
     content["attributes"] |= {"op": {"name": "of_shop", "tags": {"team": "shop"}, "pool": "spark"}}
     content["post_processing"] = {"assets": [{"target": "*", "attributes": attributes}]}
@@ -635,7 +638,7 @@ def test_a_component_has_upkeep_watched_tables_and_translations_where_they_are_a
     pipelines = sandbox.scaffold_component(df.DeltafoldPipeline, "marts")
     declared = yaml.safe_load((pipelines / "defs.yaml").read_text())
     translation = {"key": "marts/{{ dataset.name }}", "group_name": "marts", "tags": {"of": "{{ spec.key.path[-1] }}"}}
-    translation |= {"automation_condition": "{{ dg.AutomationCondition.eager() }}", "deps": ["calendar"]}
+    translation |= {"automation_condition": EAGER, "deps": ["calendar"]}
     declared["attributes"] |= {"maintain": "0 4 * * 0", "translation": translation}
     (pipelines / "defs.yaml").write_text(yaml.safe_dump(declared))
     with sandbox.build_all_defs() as defs:
@@ -668,7 +671,7 @@ def test_the_view_of_the_docs_is_loaded(sandbox: Any) -> None:
         block for block in blocks("yaml", PROJECT / "docs" / "how-to" / "dagster.md") if "MaintainedView" in block
     ]
     folder = sandbox.scaffold_component(df.MaintainedView, "revenue")
-    (folder / "defs.yaml").write_text(declared)
+    (folder / "defs.yaml").write_text(declared.replace("dg.AutomationCondition", CONDITIONS))
     with sandbox.load_component_and_build_defs(folder) as (_, defs):
         node = defs.resolve_asset_graph().get(VIEW)
     assert (node.parent_keys, node.group_name, node.owners) == ({RAW}, "marts", ["team:finance"])

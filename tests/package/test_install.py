@@ -137,7 +137,10 @@ def test_other_dagsters(wheel: Path, tmp_path: Path, release: str) -> None:
     bounds = [OLDEST.match(requirement) for requirement in dagster]
     oldest = [f"{bound[1]}=={bound[2]}" for bound in bounds if bound]
     assert len(oldest) == 3, oldest
-    wanted = [f"deltafold[local,dagster,demo,dev] @ {wheel.as_uri()}", *(oldest if release == "oldest" else [])]
+    wanted = [
+        f"deltafold[local,dagster,pipelines,demo,dev] @ {wheel.as_uri()}",
+        *(oldest if release == "oldest" else []),
+    ]
     commands = environment(tmp_path / "env", wanted, pinned=False)
     variables = os.environ | {"DELTAFOLD_CACHE": str(cache_folder())}
     tests = [str(commands / "python"), "-m", "pytest", "tests/dagster", "--junitxml", str(tmp_path / "tests.xml")]
