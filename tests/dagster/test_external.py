@@ -225,6 +225,7 @@ KILLED_AT_FIRST = """
 import sys
 from pathlib import Path
 from deltafold.cli.commands import main
+from tests.crash.points import kill_process, watched
 marker = Path(sys.argv.pop(1))
 if marker.exists():
     main()
