@@ -19,6 +19,9 @@ def node(id: str, *reads: str, kind: Kind = "dataset", tags: tuple[str, ...] = (
         path=f"models/{layer}/{name}.sql",
         reads=reads,
         dataset=name if kind == "dataset" and kept else "",
+        config={"materialized": "table" if kept else "view", "meta": {"teams": [layer], "pii": name == "visits"}},
+        resource_type={"dataset": "model", "source": "source", "other": "seed"}[kind],
+        package="shop",
     )
 
 
@@ -66,6 +69,12 @@ MARTS = {"fct_orders", "dim_stores", "kpis", "report/v1", "report/v2"}
         (["models/**/visits.sql"], [], {"visits"}),
         (["+kpis"], ["kpis fct_orders"], {"dim_stores"}),
         (["path:models"], ["tag:core+"], {"visits"}),
+        (["config.materialized:VIEW+1"], [], {"fct_orders"}),
+        (["config.tags:core"], ["config.tags:night*"], {"dim_stores"}),
+        (["config.meta.teams:web config.meta.pii:true"], [], {"visits"}),
+        (["resource_type:seed+1"], [], {"dim_stores"}),
+        (["resource_type:model,file:visits", "file:dim_*.sql"], [], {"visits", "dim_stores"}),
+        (["package:shop"], ["resource_type:source+"], {"dim_stores"}),
     ],
 )
 def test_what_is_selected(select: list[str], exclude: list[str], expected: set[str]) -> None:
@@ -79,7 +88,13 @@ def test_what_is_selected(select: list[str], exclude: list[str], expected: set[s
         ("", "kpi", r"--exclude kpi: it matches no dataset\. Did you mean `kpis`\?"),
         ("kpis tag:nightl", "", r"tag:nightl: it matches no dataset\. Did you mean `nightly`\?"),
         ("source:raw.order+", "", r"Did you mean `raw\.orders`\?"),
-        ("state:modified", "", r"unknown method `state`\. Known are fqn, path, source, tag"),
+        ("state:modified", "", r"`state` selects nothing here: no earlier manifest is compared\. Known are fqn, tag"),
+        ("test_type:data", "", r"tests run with the datasets that they test\. .* package, group and config\.KEY\."),
+        ("taq:core", "", r"unknown method `taq`\. Did you mean `tag`"),
+        ("config:table", "", r"it has no key\. Write config\.KEY:VALUE"),
+        ("config.materialized:tabel", "", r"it matches no dataset\. Did you mean `table`"),
+        ("config.owner:shop", "", r"No dataset has a value of `config\.owner`"),
+        ("resource_type:models", "", r"Did you mean `model`"),
         ("kpis,,tag:core", "", "it is not a selection"),
         ("@kpis+1", "", "it is not a selection"),
         (

@@ -48,7 +48,9 @@ DAGSTER = "dagster"
 STORAGE = ".warehouse"
 
 
-class _Config(BaseModel):
+class _Config(BaseModel, extra="allow"):
+    """The configuration of a node; selections may ask for any of it."""
+
     materialized: str = VIEW
     meta: dict[str, Any] = {}
     pre_hook: list[Any] = Field(default=[], alias="pre-hook")
@@ -165,6 +167,9 @@ class _Node(BaseModel):
             path=self.original_file_path,
             reads=self.depends_on.nodes,
             dataset=self.relation_name or "" if is_dataset else "",
+            config=self.config.model_dump(by_alias=True),
+            resource_type=self.resource_type,
+            package=self.fqn[0],
         )
 
 
@@ -209,6 +214,9 @@ class _Source(BaseModel):
             kind="source",
             tags=self.tags,
             path=self.original_file_path,
+            config=self.config.model_dump(by_alias=True),
+            resource_type="source",
+            package=self.package_name,
         )
 
 

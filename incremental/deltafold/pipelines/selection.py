@@ -6,6 +6,8 @@
 | `staging`, `path:models/staging`, `models/staging/*.sql` | all of a schema or folder |
 | `tag:nightly` | all with a tag |
 | `source:raw.orders+` | what reads a source |
+| `config.materialized:incremental`, `config.meta.team:shop` | all with a value in their configuration |
+| `resource_type:model`, `file:orders.sql`, `group:finance`, `package:shop` | by these |
 | `+orders`, `2+orders` | and what it reads, at any depth, or at most this deep |
 | `orders+`, `orders+1` | and what reads it |
 | `@orders` | what reads it, and all that these read |
@@ -13,7 +15,8 @@
 | `tag:nightly,path:models/marts` | the intersection |
 
 The rules are those of dbt's node selection (docs.getdbt.com, «Syntax overview»). Names are compared without case, as
-Spark does. A text that matches nothing is refused: dbt warns, and runs less than was meant.
+Spark does. A text that matches nothing is refused: dbt warns, and runs less than was meant. So is a method of dbt that
+asks for what is not known here, such as the state of an earlier run.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
 
@@ -40,7 +43,25 @@ _ATOM = re.compile(
 )
 _WILDCARD = re.compile(r"[*?\[]")
 MOST_LISTED = 12
-METHODS = ("fqn", "tag", "path", "source")
+METHODS = ("fqn", "tag", "path", "file", "source", "resource_type", "package", "group")
+CONFIG = "config."
+"""What the method begins with that asks for a value of the configuration: the path of its keys follows."""
+UNSUPPORTED = {
+    "test_type": "tests run with the datasets that they test",
+    "test_name": "tests run with the datasets that they test",
+    "unit_test": "unit tests are run by dbt alone",
+    "state": "no earlier manifest is compared",
+    "result": "no earlier run is read",
+    "source_status": "freshness is not measured before a run",
+    "exposure": "exposures are not read",
+    "metric": "metrics are not read",
+    "semantic_model": "semantic models are not read",
+    "saved_query": "saved queries are not read",
+    "access": "the access of models is not read",
+    "version": "the latest version of a model is not known",
+    "selector": "selectors.yml is not read",
+}
+"""The other methods of dbt, and why they are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +70,8 @@ class Node:
 
     qualified: its name below those of its project and folders, or of its catalog and schema; tags, and path: of its
     file, from the project's folder; reads: the ids of other nodes; dataset: the name of the dataset that is refreshed
-    for it, empty for what is not kept (a source, what is inlined).
+    for it, empty for what is not kept (a source, what is inlined); config: as dbt has it; resource_type, package: of a
+    node of dbt.
     """
 
     id: str
@@ -59,6 +81,19 @@ class Node:
     path: str = ""
     reads: tuple[str, ...] = ()
     dataset: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    resource_type: str = ""
+    package: str = ""
+
+    @property
+    def type(self) -> str:
+        """Its type, as dbt names it."""
+        return self.resource_type or ("source" if self.kind == "source" else "model")
+
+    @property
+    def group(self) -> str:
+        """The name of its group, empty without one."""
+        return str(self.config.get("group") or "")
 
     @property
     def name(self) -> str:
@@ -126,9 +161,8 @@ class Nodes:
                 f"{option} {text}: it is not a selection. Write a name, +name, name+, tag:TAG or path:FOLDER."
             )
         method, value = match["method"] or _method_of(match["value"]), match["value"]
-        if method not in METHODS:
-            raise DeclarationError(f"{option} {text}: unknown method `{method}`. {suggest_nearest(method, METHODS)}")
-        chosen = {node.id for node in self.by_id.values() if _MATCHES[method](node, value.lower())}
+        matches = _find_method(option, text, method)
+        chosen = {node.id for node in self.by_id.values() if matches(node, value.lower())}
         if not chosen:
             raise DeclarationError(f"{option} {text}: it matches no dataset. {self._suggest(method, value)}")
         above = self._walk(chosen, self._reads, match["up"])
@@ -157,10 +191,51 @@ class Nodes:
             "tag": (tag for node in self.by_id.values() for tag in node.tags),
             "path": (node.path for node in self.by_id.values() if node.path),
             "source": (".".join(node.qualified[-2:]) for node in self.by_id.values() if node.kind == "source"),
+            "file": (PurePosixPath(node.path).name for node in self.by_id.values() if node.path),
+            "resource_type": (node.type for node in self.by_id.values()),
+            "package": (node.package for node in self.by_id.values() if node.package),
+            "group": (node.group for node in self.by_id.values() if node.group),
         }
+        if method.startswith(CONFIG):
+            known = (_config_of(node, method) for node in self.by_id.values() if node.kind != "source")
+            values[method] = (text for value in known for text in _texts_of(value))
         names = set(values[method])
+        if not names:
+            return f"No dataset has a value of `{method}`. Select by another method."
         is_near = len(names) <= MOST_LISTED or get_close_matches(value, names, n=1)
         return suggest_nearest(value, names) if is_near else "`deltafold dry-run` lists the datasets."
+
+
+def _find_method(option: str, text: str, method: str) -> Callable[[Node, str], bool]:
+    """Return what decides whether a node has a value, for a method; raises DeclarationError for an unknown one."""
+    if method in _MATCHES:
+        return _MATCHES[method]
+    if method.startswith(CONFIG) and method != CONFIG:
+        return lambda node, value: any(fnmatchcase(each, value) for each in _texts_of(_config_of(node, method)))
+    known = f"Known are {', '.join(METHODS)} and config.KEY"
+    if method in UNSUPPORTED:
+        raise DeclarationError(f"{option} {text}: `{method}` selects nothing here: {UNSUPPORTED[method]}. {known}.")
+    if method == "config":
+        raise DeclarationError(f"{option} {text}: it has no key. Write config.KEY:VALUE.")
+    raise DeclarationError(f"{option} {text}: unknown method `{method}`. {suggest_nearest(method, METHODS)}")
+
+
+def _config_of(node: Node, method: str) -> object:
+    """Return the value of a node's configuration at the path of keys in a method, None without one."""
+    keys = method.removeprefix(CONFIG).split(".")
+    if keys == ["tags"]:
+        return node.tags
+    value: object = node.config
+    for key in keys:
+        value = cast("Mapping[str, object]", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _texts_of(value: object) -> list[str]:
+    """Return what a selection may write for a value: that, one of a list, a key; a bool as `true` or `false`."""
+    if isinstance(value, list | tuple | Mapping):
+        return [text for each in cast("Iterable[object]", value) for text in _texts_of(each)]
+    return [] if value is None else [str(value).lower()]
 
 
 def _method_of(value: str) -> str:
@@ -214,7 +289,15 @@ _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
     "fqn": _is_named,
     "tag": _has_tag,
     "path": _is_in_path,
+    "file": lambda node, value: any(
+        fnmatchcase(name.lower(), value)
+        for name in (PurePosixPath(node.path).name, PurePosixPath(node.path).stem)
+        if name
+    ),
     "source": _is_source,
+    "resource_type": lambda node, value: node.type == value,
+    "package": lambda node, value: fnmatchcase(node.package.lower(), value) and bool(node.package),
+    "group": lambda node, value: fnmatchcase(node.group.lower(), value) and bool(node.group),
 }
 
 
@@ -239,6 +322,7 @@ def find_pipelines(pipelines: Mapping[str, Pipeline | DeclarationError]) -> tupl
             qualified=(name,),
             tags=pipeline.declaration.tags,
             path=f"{name}/{pipeline.query.path.name}",
+            config={"group": pipeline.declaration.group, "policy": pipeline.declaration.policy},
             reads=(*sources.values(), *(below.name for below in pipeline.below.values())),
             dataset=name,
         )
