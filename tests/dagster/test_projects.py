@@ -19,15 +19,18 @@ from pyspark.sql import SparkSession
 import deltafold.dagster as df
 from deltafold.algebra.errors import StateError, UsageError
 from deltafold.dagster.dataset_step import step_of
+from deltafold.dagster.describing import DEVELOPING
+from deltafold.dagster.resources import HOST_VARIABLE
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.resolution import ResolvedView
+from deltafold.spark.host.keeper import publish
 from tests.cli.calling import call
 from tests.pipelines.test_dbt import compiled, model
 from tests.pipelines.test_folder_project import write_shop
 from tests.properties.comparing import difference
-from tests.spark.machine import PROJECT
+from tests.spark.machine import PROJECT, PYTHONPATH
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster.BetaWarning"),
@@ -336,8 +339,13 @@ def test_a_dbt_project_equals_its_batch(spark: SparkSession, tmp_path: Path, dat
     assert [row.m for row in spark.table(f"{database}.best").collect()] == [260]  # as it was
 
 
-def test_a_spark_pipeline_is_described_by_a_dry_run(spark: SparkSession, tmp_path: Path, database: str) -> None:
-    """Its assets are then loaded without Spark; a changed file is refused until it is described again."""
+def test_a_spark_pipeline_is_described_by_a_dry_run(
+    spark: SparkSession, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its assets are then loaded without Spark; a changed file is refused until it is described again.
+
+    While developing, that is done when the assets are loaded.
+    """
     pytest.importorskip("pyspark.pipelines.cli")
     sql = cast(Any, spark).sql
     sql(f"create table {database}.orders using delta as select id, id % 3 customer, id * 10 amount from range(12)")
@@ -374,4 +382,11 @@ def test_a_spark_pipeline_is_described_by_a_dry_run(spark: SparkSession, tmp_pat
     assert [row.m for row in spark.table(f"{database}.best").collect()] == [260]
     (home / "transformations" / "more.sql").write_text("CREATE MATERIALIZED VIEW more AS SELECT 1 a")
     with pytest.raises(DeclarationError, match="files of the project have changed"):
+        df.deltafold_assets(home)
+    publish(spark, tmp_path / "host.json")  # for a process that describes it, as under `dg dev`
+    for name, value in ((HOST_VARIABLE, f"{tmp_path}/host.json"), (DEVELOPING, "1"), ("PYTHONPATH", PYTHONPATH)):
+        monkeypatch.setenv(name, value)
+    assert dg.AssetKey("more") in df.deltafold_assets(home).keys
+    (home / "transformations" / "more.sql").write_text("CREATE MATERIALIZED VIEW more AS SELECT nothing")
+    with pytest.raises(DeclarationError, match="deltafold dry-run --describe failed"):
         df.deltafold_assets(home)

@@ -17,6 +17,7 @@ import dagster as dg
 from deltafold.algebra.errors import DeltafoldWarning, UsageError
 from deltafold.dagster import following
 from deltafold.dagster.dataset_step import Dataset, Step, refresh_step, register, step_of, survey_datasets, translate
+from deltafold.dagster.describing import describe_project
 from deltafold.dagster.folders import changed_version
 from deltafold.dagster.landing_step import landing_step
 from deltafold.dagster.project_step import ProjectAssets, project_step, translate_project
@@ -244,7 +245,7 @@ def deltafold_assets(
     """
     folder = _folder(pipelines)
     if files := find_project(folder, tables):
-        described = files.describe()
+        described = describe_project(files)
         assets = translate_project(
             files,
             replace(described, share=_check_share(described.share, asked=equals_batch)),
