@@ -308,6 +308,22 @@ def test_a_check_is_asked_for_as_a_share_or_as_all_that_is_declared(tmp_path: Pa
     assert not [*revenue(equals_batch=False).check_specs]
 
 
+def test_a_name_of_a_source_that_is_misspelt_is_a_warning(tmp_path: Path) -> None:
+    """Protects from a twin in the graph. A translator may serve several folders, so other names are no fault."""
+    sales.declare_readers(tmp_path / "shop")
+    write(tmp_path / "other", "n", "sources: {visits: {delta: v}}\n", sql="SELECT count(*) AS n FROM visits")
+    translator = df.DeltafoldTranslator(source_assets={"town": RAW, "visits": "raw/visits"})
+    with pytest.warns(DeltafoldWarning) as warned:
+        for select in ("sales", "other"):
+            df.deltafold_assets(tmp_path / "shop", select=select, translator=translator)
+        df.pipeline_steps(tmp_path / "shop", translator=translator)
+        df.deltafold_assets(tmp_path / "other", translator=translator)
+    [text] = [str(each.message) for each in warned]
+    assert text == (
+        f"source_assets: {tmp_path / 'shop'} has no source `town`, so it maps nothing. Did you mean `towns`?"
+    )
+
+
 def test_a_folder_without_pipelines_is_no_empty_project(tmp_path: Path) -> None:
     """A path that is wrong would give a location without assets, and no error."""
     for make in (df.deltafold_assets, df.landing_assets, df.pipeline_steps):

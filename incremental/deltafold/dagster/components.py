@@ -5,7 +5,7 @@ assets are set there, by `post_processing`, or by a subclass that overrides `get
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -26,7 +26,6 @@ from deltafold.dagster.step_body import Result
 from deltafold.dagster.storage import folders_of_components
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
-from deltafold.pipelines import catalogue
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.cron import check_cron
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest
@@ -346,24 +345,11 @@ class DeltafoldPipeline(dg.Component, dg.Resolvable):
             body=self.execute,
         )
         folders_of_components(context).add(step_of(refreshed))
-        self._check_source_assets(folder, refreshed)
         written = {asset_key(key) for key in self.source_assets.values()}
         return dg.Definitions(
             assets=[*landed, refreshed, *_watch(refreshed, self.watch_tables, written)],
             schedules=_schedule_upkeep(refreshed, context.path.name, self.maintain),
         )
-
-    def _check_source_assets(self, folder: Path, assets: dg.AssetsDefinition) -> None:
-        """Raise DeclarationError if `source_assets` names a source that no dataset of the folder reads."""
-        step = step_of(assets)
-        loaded = {name for dataset in step.datasets for name in dataset.pipeline.declaration.sources}
-        known = loaded if step.project is None else {*step.project.project.sources}
-        if step.project is None and self.source_assets.keys() - known:  # of datasets that are not selected
-            others = catalogue.survey_pipelines(folder).values()
-            known |= {each for one in others if isinstance(one, Pipeline) for each in one.declaration.sources}
-        for name in self.source_assets.keys() - known:
-            near = suggest_nearest(name, known)
-            raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")
 
     @property
     def _translator(self) -> DeltafoldTranslator:
@@ -376,6 +362,12 @@ class _OfComponent(DeltafoldTranslator):
     def __init__(self, component: DeltafoldPipeline) -> None:
         super().__init__(component.source_assets, component.key_prefix)
         self._component = component
+
+    def check_source_assets(self, folder: Path, sources: Collection[str]) -> None:
+        """Raise DeclarationError if `source_assets` names a source that no dataset of the folder reads."""
+        for name in self._component.source_assets.keys() - set(sources):
+            near = suggest_nearest(name, sources)
+            raise DeclarationError(f"source_assets: {folder} has no source `{name}`. {near}")
 
     def get_asset_spec(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetSpec:
         return self._component.get_asset_spec(pipeline)

@@ -243,7 +243,7 @@ def deltafold_assets(
     Raises:
         DeclarationError: for an invalid pipeline that is selected, or a selection that matches nothing.
     """
-    folder = _folder(pipelines)
+    folder, translator = _folder(pipelines), translator or DeltafoldTranslator()
     if files := find_project(folder, tables):
         described = describe_project(files)
         assets = translate_project(
@@ -251,9 +251,10 @@ def deltafold_assets(
             replace(described, share=_check_share(described.share, asked=equals_batch)),
             as_texts(select),
             as_texts(exclude),
-            translator or DeltafoldTranslator(),
+            translator,
             checked=bool(equals_batch),
         )
+        translator.check_source_assets(folder, described.sources)
         return project_step(
             name or f"{files.name}__refresh{_mark(select, exclude)}",
             assets,
@@ -263,8 +264,10 @@ def deltafold_assets(
             op_tags=op_tags,
             body=body,
         )
-    pipelines_of_share = [_with_share(each, asked=equals_batch) for each in _load(folder, select, exclude)]
-    datasets = translate(pipelines_of_share, translator or DeltafoldTranslator(), checked=bool(equals_batch))
+    surveyed = _survey(folder)
+    loaded = [_with_share(each, asked=equals_batch) for each in _load(folder, surveyed, select, exclude)]
+    datasets = translate(loaded, translator, checked=bool(equals_batch))
+    translator.check_source_assets(folder, _list_sources(surveyed))
     return refresh_step(
         name or f"{folder.name}__refresh{_mark(select, exclude)}",
         datasets,
@@ -346,10 +349,11 @@ def pipeline_steps(
 
     The arguments are those of `deltafold_assets`.
     """
-    folder = _folder(pipelines)
+    folder, translator = _folder(pipelines), translator or DeltafoldTranslator()
     surveyed = _survey(folder)
     valid = [_with_share(each, asked=equals_batch) for each in surveyed.values() if isinstance(each, Pipeline)]
-    translated = survey_datasets(valid, translator or DeltafoldTranslator(), checked=bool(equals_batch))
+    translated = survey_datasets(valid, translator, checked=bool(equals_batch))
+    translator.check_source_assets(folder, _list_sources(surveyed))
     datasets = {name: _with_freshness(each) for name, each in translated.items() if isinstance(each, Dataset)}
 
     def project(name: str) -> dg.AssetsDefinition:
@@ -478,7 +482,10 @@ def landing_assets(
 
     if find_project(folder):
         return []  # its step lands them
-    loaded = _load(folder, select, exclude, skip_invalid=skip_invalid)
+    surveyed = _survey(folder)
+    if skip_invalid:
+        surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
+    loaded = _load(folder, surveyed, select, exclude)
     return [step(pipeline, source) for pipeline in loaded for source in pipeline.landed]
 
 
@@ -609,13 +616,19 @@ def _survey(folder: Path) -> dict[str, Pipeline | DeclarationError]:
     return surveyed
 
 
+def _list_sources(surveyed: Mapping[str, Pipeline | DeclarationError]) -> dict[str, None]:
+    """Return what the valid pipelines of a folder read, by name."""
+    valid = (each for each in surveyed.values() if isinstance(each, Pipeline))
+    return dict.fromkeys(source for each in valid for source in each.declaration.sources)
+
+
 def _load(
-    folder: Path, select: str | Sequence[str] | None, exclude: str | Sequence[str], *, skip_invalid: bool = False
+    folder: Path,
+    surveyed: Mapping[str, Pipeline | DeclarationError],
+    select: str | Sequence[str] | None,
+    exclude: str | Sequence[str],
 ) -> list[Pipeline]:
     """Return the selected pipelines of a folder, each before its readers."""
-    surveyed = _survey(folder)
-    if skip_invalid:
-        surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     names = tuple(surveyed)
     if select or exclude:
         names = Nodes.of(find_pipelines(surveyed), dashes="").select(as_texts(select), as_texts(exclude))

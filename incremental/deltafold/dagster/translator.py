@@ -3,13 +3,15 @@
 import inspect
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import dagster as dg
 
+from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines import catalogue, descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.declaration import TAG
@@ -96,6 +98,22 @@ class DeltafoldTranslator:
     def __init__(self, source_assets: Mapping[str, KeyLike] | None = None, key_prefix: Sequence[str] = ()) -> None:
         self._source_assets = {name: asset_key(key) for name, key in (source_assets or {}).items()}
         self._key_prefix = list(key_prefix)
+        self._unmatched = set(self._source_assets)  # names that no folder has had a source of
+
+    def check_source_assets(self, folder: Path, sources: Collection[str]) -> None:
+        """Warn of names in `source_assets` that are probably misspelt; sources: all that a folder or project reads.
+
+        A translator may serve several folders, so a name that this one does not have is no fault. It is taken for one
+        if a source that is not mapped has nearly that name.
+        """
+        self._unmatched -= set(sources)
+        unmapped = [source for source in sources if source not in self._source_assets]
+        for name in sorted(self._unmatched):
+            if near := get_close_matches(name, unmapped):
+                self._unmatched.discard(name)  # once is enough
+                meant = " or ".join(f"`{source}`" for source in near)
+                text = f"source_assets: {folder} has no source `{name}`, so it maps nothing. Did you mean {meant}?"
+                warnings.warn(text, DeltafoldWarning, stacklevel=3)
 
     def get_asset_key(self, pipeline: Pipeline | DescribedDataset) -> dg.AssetKey:
         """Return the key of a dataset, after the prefix: its name, or the parts of its name in a project."""
