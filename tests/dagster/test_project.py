@@ -27,7 +27,7 @@ from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.declaration.values import PIPELINE_NAME
 from deltafold.pipelines.project_tasks import ProjectResult, ProjectTask
-from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, TaskFault, VerifyTask
+from deltafold.pipelines.tasks import MaintainedView, MaintainTask, RefreshedView, RefreshTask, TaskFault, VerifyTask
 from tests.cli.pretended import UPKEEP
 from tests.dagster import sales
 from tests.night import night
@@ -306,6 +306,34 @@ def test_a_check_is_asked_for_as_a_share_or_as_all_that_is_declared(tmp_path: Pa
     [check] = revenue(equals_batch=True).check_specs
     assert check.description is not None and check.description.startswith("100% of the keys")
     assert not [*revenue(equals_batch=False).check_specs]
+
+
+class WithBelow(Pretended):
+    """Refreshes `sales` with each other dataset."""
+
+    def run(self, context: object, pipeline: Pipeline, task: object) -> object:
+        done: Any = super().run(context, pipeline, task)
+        is_refresh = pipeline.name == "top" and isinstance(task, RefreshTask)
+        return replace(done, below=(refreshed("sales"),)) if is_refresh else done
+
+
+def test_a_dataset_of_another_selection_is_a_dependency_and_is_materialised(tmp_path: Path) -> None:
+    """Protects from a condition that does not see what a dataset reads, under a key that nothing has."""
+    sales.declare_readers(tmp_path)
+    low, top = (df.deltafold_assets(tmp_path, select=name, translator=Ours()) for name in ("sales", "top"))
+    defs = dg.Definitions([low, top], resources={"deltafold": WithBelow()})
+    keys = dg.AssetKey(["marts", "sales"]), dg.AssetKey(["marts", "top"])
+    assert defs.resolve_asset_graph().get(keys[1]).parent_keys == {keys[0]}
+    done = defs.resolve_implicit_global_asset_job_def().execute_in_process()
+    of_top = [event.asset_key for event in done.get_asset_materialization_events() if event.step_key == top.op.name]
+    assert of_top == [*keys]
+    shop = tmp_path / "projects" / "shop"
+    shop.mkdir(parents=True)
+    (shop / "pipeline.yaml").write_text("sources: {first: {delta: /lake/t}}\ndatasets: '*.sql'\n")
+    for name, read in (("a", "first"), ("b", "a")):
+        (shop / f"{name}.sql").write_text(f"SELECT * FROM {read}")
+    [spec] = df.deltafold_assets(shop, select="b", translator=Ours()).specs
+    assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["marts", "a"])]
 
 
 def test_a_name_of_a_source_that_is_misspelt_is_a_warning(tmp_path: Path) -> None:

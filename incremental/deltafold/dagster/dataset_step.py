@@ -38,6 +38,7 @@ from deltafold.dagster.translator import (
 from deltafold.pipelines import descriptions
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.declaration.values import share_of
+from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.tasks import RefreshedView, RefreshTask, VerifyTask
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def survey_datasets(
             surveyed[pipeline.name] = error
     accepted = [pipeline for pipeline in pipelines if pipeline.name in specs]
     changed = {translator.get_asset_key(pipeline): specs[pipeline.name].key for pipeline in accepted}
+    # Those that are read and are not selected have the keys that another selection gives them.
+    below = {each.name: each for pipeline in accepted for each in pipeline.chain if each.in_folder}
+    changed |= {
+        translator.get_asset_key(each): find_key(translator, each) for name, each in below.items() if name not in specs
+    }
     for pipeline in accepted:
         spec = specs[pipeline.name]
         keys = {source: translator.get_source_key(pipeline, source) for source in pipeline.declaration.sources}
@@ -144,6 +150,14 @@ def survey_datasets(
             checks=tuple(check for check in checks if check),
         )
     return surveyed
+
+
+def find_key(translator: DeltafoldTranslator, dataset: Pipeline | DescribedDataset) -> dg.AssetKey:
+    """Return the key of a dataset that is not of this step, as its own step has it."""
+    try:
+        return translator.get_asset_spec(dataset).key
+    except (dg.DagsterInvalidDefinitionError, DeclarationError):  # its own step shows the error
+        return translator.get_asset_key(dataset)
 
 
 def landing_op(key: dg.AssetKey) -> str:
@@ -183,7 +197,7 @@ def refresh_step(
         runner = find_runner(context, resource_key)
         current = [_rekey(dataset, context.assets_def) for dataset in datasets]
         located = find_steps(context)
-        lower = _find_below(context, datasets[0], below, located)
+        lower = [*_find_unselected(current, located), *_find_below(context, datasets[0], below, located)]
         yield from _Run(context, runner, current, lower, Folders(located), config).results()
 
     return define_step(
@@ -301,6 +315,14 @@ def _find_below(
         return replace(dataset, spec=replace_attributes(dataset.spec, key=key))
 
     return [current.get(id(dataset.pipeline)) or guess(dataset) for dataset in below]
+
+
+def _find_unselected(own: Sequence[Dataset], located: Sequence[Step]) -> list[Dataset]:
+    """Return the datasets of other selections of a folder that a step's datasets read, and so refresh."""
+    read = {(each.folder, each.name) for dataset in own for each in dataset.pipeline.chain if each.in_folder}
+    read -= {(dataset.pipeline.folder, dataset.name) for dataset in own}
+    others = (dataset for step in located for dataset in step.datasets)
+    return [each for each in others if (each.pipeline.folder, each.name) in read]
 
 
 def find_steps(context: dg.AssetExecutionContext) -> list[Step]:

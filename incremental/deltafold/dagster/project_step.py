@@ -24,6 +24,7 @@ from deltafold.dagster.dataset_step import (
     define_step,
     equals_batch,
     find_done,
+    find_key,
     find_runner,
     find_steps,
     refuse_invalid,
@@ -92,7 +93,8 @@ def translate_project(
         if source.lands and name in landed
     }
     keys = {name: translator.get_project_source_key(project.name, source) for name, source in project.sources.items()}
-    keys |= {each.relation: translator.get_asset_key(each) for each in project.datasets}
+    others = (each for each in project.datasets if each.relation not in specs)
+    keys |= {each.relation: find_key(translator, each) for each in others}
     refuse_same_keys(landings | specs)
     keys |= {name: spec.key for name, spec in (landings | specs).items()}
 
