@@ -3,7 +3,11 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
+
+import deltafold.dagster as df
 from deltafold.pipelines import catalogue
 from tests.pipelines.declared import write
 
@@ -60,6 +64,17 @@ def drop(pipeline: catalogue.Pipeline, key: str, sales: Iterable[Sale], file: st
     lines = ["id,shop,amount", *(f"{number},{shop},{amount}" for number, shop, amount in sales)]
     (folder / file).write_text("\n".join(lines) + "\n")
     return folder
+
+
+class Partitioned(df.DeltafoldTranslator):
+    """Gives landings other partitions."""
+
+    def __init__(self, partitions: Any) -> None:
+        super().__init__()
+        self._partitions = partitions
+
+    def get_landing_spec(self, pipeline: catalogue.Pipeline, source: str) -> dg.AssetSpec:
+        return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=self._partitions)
 
 
 def commit(table: Path, version: int) -> None:

@@ -145,16 +145,23 @@ def test_a_dataset_without_a_description_shows_none_of_ours(folder: Path) -> Non
 
 
 def test_partitions_of_a_landing_are_the_days_of_its_folders(tmp_path: Path) -> None:
-    """Protects from a week of which one day is landed, and the step is green."""
+    """Protects from a partition of which a part is landed, and the step is green."""
     sales.declare(tmp_path)
-
-    class Weekly(df.DeltafoldTranslator):
-        def get_landing_spec(self, pipeline: Any, source: str) -> dg.AssetSpec:
-            weeks = dg.WeeklyPartitionsDefinition("2024-05-05")
-            return super().get_landing_spec(pipeline, source).replace_attributes(partitions_def=weeks)
-
-    with pytest.raises(DeclarationError, match="the partitions of source sales are days, and its asset has others"):
-        df.landing_assets(tmp_path, translator=Weekly())
+    for wrong in (
+        dg.HourlyPartitionsDefinition("2024-05-05-00:00"),
+        dg.WeeklyPartitionsDefinition("2024-05-05", hour_offset=6),
+        dg.StaticPartitionsDefinition(["a"]),
+        dg.DynamicPartitionsDefinition(name="theirs"),
+    ):
+        with pytest.raises(DeclarationError, match="the partitions of its asset do not consist of whole days"):
+            df.landing_assets(tmp_path, translator=sales.Partitioned(wrong))
+    home = tmp_path / "dynamic"
+    sales.declare(home, sales.DYNAMIC)
+    with pytest.raises(DeclarationError, match="the partitions of its asset do not consist of whole days"):
+        df.landing_assets(
+            home, translator=sales.Partitioned(dg.WeeklyPartitionsDefinition("2024-05-05", hour_offset=6))
+        )
+    assert df.landing_assets(home, translator=sales.Partitioned(dg.StaticPartitionsDefinition(["a"])))
 
 
 def test_an_asset_may_stand_for_its_key(tmp_path: Path) -> None:

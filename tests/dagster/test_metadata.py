@@ -22,7 +22,7 @@ def test_what_is_in_quarantine_is_on_the_page_of_the_asset_and_of_the_partition(
     )
     told = of_landing(landing)
     assert (told["malformed rows left out"].value, told["rows in quarantine"].value) == (2, 7)
-    assert [of_partition(landing, key)["rows in quarantine"].value for key in ("1", "2")] == [2, 0]
+    assert [of_partition(landing, [key])["rows in quarantine"].value for key in ("1", "2")] == [2, 0]
 
 
 def test_rounds_and_residuals_of_loops_are_on_the_page_of_the_view() -> None:

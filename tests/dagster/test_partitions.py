@@ -57,6 +57,28 @@ def test_dynamic_partitions_can_be_anything_that_is_a_folder(tmp_path: Path) -> 
         partitions.can_be(pipeline, "a/b", NOON)
 
 
+def test_a_window_lands_the_folders_of_its_days(tmp_path: Path) -> None:
+    """Protects from a week of which one day is landed, and from days that no partition lands."""
+    daily, dynamic = sales.declare(tmp_path), sales.declare(tmp_path / "other", sales.DYNAMIC)
+    weeks = dg.WeeklyPartitionsDefinition("2012-12-30", timezone="Europe/Oslo")
+    months: dg.PartitionsDefinition = dg.MonthlyPartitionsDefinition("2013-01", fmt="%Y-%m")
+    compact: dg.PartitionsDefinition = dg.DailyPartitionsDefinition("20130101", fmt="%Y%m%d")
+
+    def days(first: int, last: int) -> tuple[str, ...]:
+        return tuple(f"2013-01-{day:02}" for day in range(first, last + 1))
+
+    later = datetime(2013, 6, 1, tzinfo=UTC)
+    assert partitions.folders_of(daily, weeks, "2012-12-30", NOON) == days(1, 5)
+    assert partitions.folders_of(daily, weeks, "2013-01-13", NOON) == days(13, 15)
+    assert partitions.folders_of(daily, months, "2013-01", later) == days(1, 31)
+    assert partitions.folders_of(daily, compact, "20130107", NOON) == ("2013-01-07",)
+    assert not partitions.folders_of(daily, months, "2013-02", later)
+    assert partitions.folders_of(dynamic, months, "2013-01", later)[:4] == ("2013-01", *days(1, 1), *days(2, 3))
+    assert partitions.folders_of(dynamic, compact, "20130107", NOON) == ("20130107", "2013-01-07")
+    over = partitions.partitions_by_folder(daily, weeks, ["2013-01-01", "2013-01-08", "2013-01-14", "2013-03-01"], NOON)
+    assert over == {"2013-01-01": "2012-12-30", "2013-01-08": "2013-01-06"}
+
+
 def test_a_range_holds_all_its_keys() -> None:
     tags = partitions.range_tags(["c", "a"], ["a", "b", "c", "d"])
     assert tags == {partitions.RANGE_START: "a", partitions.RANGE_END: "c"}

@@ -36,7 +36,7 @@ from deltafold.dagster import following, metadata
 from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
 from deltafold.dagster.folders import changed_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
-from deltafold.dagster.partitions import can_be, partitions_of, range_tags, yesterday
+from deltafold.dagster.partitions import can_be, partitions_by_folder, partitions_of, range_tags, yesterday
 from deltafold.dagster.project_step import ProjectAssets, maintain_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
@@ -162,21 +162,38 @@ Signatures = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The reaction to changed folders: a run, and the dynamic partitions to register before it."""
+    """The reaction to changed folders: a run, and the dynamic partitions, of a definition, to register before it."""
 
     request: dg.RunRequest
     new_keys: Sequence[str]
+    definition: str = ""
 
 
-def signatures_of(pipeline: Pipeline, now: datetime) -> Signatures:
-    """Return the signatures of partition folders by source and key, without future days."""
+def _landed_partitions(
+    dataset: Dataset, repository: dg.RepositoryDefinition | None
+) -> dg.PartitionsDefinition[str] | None:
+    """Return the partitions that the landings of a dataset have in a code location."""
+    graph = repository.asset_graph if repository else None
+    for source in dataset.pipeline.partitioned:
+        key = dataset.sources[source]
+        if graph and graph.has(key) and (found := graph.get(key).partitions_def) is not None:
+            return found
+    return partitions_of(dataset.pipeline)
+
+
+def signatures_of(
+    pipeline: Pipeline, now: datetime, partitions: dg.PartitionsDefinition[str] | None = None
+) -> Signatures:
+    """Return the signatures of partition folders by source and key, without those that no partition lands yet.
+
+    partitions: those of the landings; None: of the pipeline. A future day, or one of a week that is not over, is left
+    out until there is its partition.
+    """
     signatures: dict[str, Mapping[str, str]] = {}
     for name, (path, column) in pipeline.folders.items():
-        signatures[name] = {
-            key: signature
-            for key, signature in partition_signatures(path, column).items()
-            if key == UNPARTITIONED or can_be(pipeline, key, now)
-        }
+        found = partition_signatures(path, column)
+        possible = partitions_by_folder(pipeline, partitions, [key for key in found if key != UNPARTITIONED], now)
+        signatures[name] = {key: text for key, text in found.items() if key == UNPARTITIONED or key in possible}
     return signatures
 
 
@@ -191,13 +208,19 @@ def changed_keys(before: Signatures, after: Signatures) -> Sequence[str]:
     return sorted(changed)
 
 
-def request_landing(dataset: Dataset, changed: Sequence[str], instance: dg.DagsterInstance) -> Arrivals:
+def request_landing(
+    dataset: Dataset,
+    changed: Sequence[str],
+    instance: dg.DagsterInstance,
+    definition: dg.PartitionsDefinition[str] | None,
+) -> Arrivals:
     """Return the run that lands the changed partitions and refreshes.
 
     Args:
         dataset: of a pipeline that lands at least one source.
-        changed: keys that changed, at least one.
+        changed: keys of folders that changed, at least one.
         instance: knows the dynamic partitions so far.
+        definition: the partitions of the landings.
     """
     pipeline, job = dataset.pipeline, update_job(dataset.name)
     partitions = [key for key in changed if key != UNPARTITIONED]
@@ -206,22 +229,20 @@ def request_landing(dataset: Dataset, changed: Sequence[str], instance: dg.Dagst
         selection = [*(dataset.landed[source] for source in whole), dataset.key]
         config = _landing_config(dataset, whole)
         return Arrivals(dg.RunRequest(job_name=job, asset_selection=selection, run_config=config), [])
-    order, new_keys = _order(pipeline, partitions, instance)
-    tags = range_tags(partitions, order) if partitions else None
     config = _landing_config(dataset, pipeline.landed)
-    return Arrivals(dg.RunRequest(job_name=job, tags=tags, run_config=config), new_keys)
-
-
-def _order(
-    pipeline: Pipeline, changed: Sequence[str], instance: dg.DagsterInstance
-) -> tuple[Sequence[str], Sequence[str]]:
-    """Return all partition keys in Dagster's order, and those of the changed ones that Dagster does not have yet."""
-    partitions = partitions_of(pipeline)
-    if isinstance(partitions, dg.DynamicPartitionsDefinition):
-        existing = instance.get_dynamic_partitions(pipeline.name)
-        new_keys = [key for key in changed if key not in existing]
-        return [*existing, *new_keys], new_keys
-    return (partitions.get_partition_keys(datetime.now(UTC)) if partitions else []), []
+    now = datetime.now(UTC)
+    by_folder = partitions_by_folder(pipeline, definition, partitions, now)
+    keys = list(dict.fromkeys(by_folder.values()))
+    order, new_keys, name = keys, list[str](), ""
+    if isinstance(definition, dg.DynamicPartitionsDefinition):
+        name = definition.name or pipeline.name
+        existing = instance.get_dynamic_partitions(name)
+        new_keys = [key for key in keys if key not in existing]
+        order = [*existing, *new_keys]
+    elif definition is not None:
+        order = definition.get_partition_keys(now)
+    tags = range_tags(keys, order) if keys else None
+    return Arrivals(dg.RunRequest(job_name=job, tags=tags, run_config=config), new_keys, name)
 
 
 def pipeline_schedules(*assets: dg.AssetsDefinition) -> Sequence[dg.ScheduleDefinition]:
@@ -372,17 +393,19 @@ def _due(dataset: Dataset, context: dg.ScheduleEvaluationContext) -> dg.RunReque
     now = context.scheduled_execution_time
     if not pipeline.partitioned:
         return dg.RunRequest()
+    definition = _landed_partitions(dataset, context.repository_def)
     if pipeline.declaration.partitioning.kind == "daily":
         day = yesterday(now)
-        if can_be(pipeline, day, now):
-            return dg.RunRequest(partition_key=day)
-        return dg.SkipReason(f"Yesterday, {day}, is outside the partitions that {pipeline.name} declares.")
-    present = changed_keys({}, signatures_of(pipeline, now))
+        if not can_be(pipeline, day, now):
+            return dg.SkipReason(f"Yesterday, {day}, is outside the partitions that {pipeline.name} declares.")
+        key = partitions_by_folder(pipeline, definition, [day], now).get(day)
+        return dg.RunRequest(partition_key=key) if key else dg.SkipReason(f"The partition of {day} is not over yet.")
+    present = changed_keys({}, signatures_of(pipeline, now, definition))
     if not present:
         return dg.SkipReason(f"There are no files yet for {', '.join(pipeline.landed)}.")
-    arrivals = request_landing(dataset, present, context.instance)
+    arrivals = request_landing(dataset, present, context.instance, definition)
     if arrivals.new_keys:
-        context.instance.add_dynamic_partitions(pipeline.name, arrivals.new_keys)
+        context.instance.add_dynamic_partitions(arrivals.definition, arrivals.new_keys)
     return arrivals.request
 
 
@@ -422,14 +445,18 @@ def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
     )
     def folders(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         before: Signatures = json.loads(context.cursor or "{}")
-        after = signatures_of(pipeline, datetime.now(UTC))
-        changed = changed_keys(before, after)
+        definition = _landed_partitions(dataset, context.repository_def)
+        now = datetime.now(UTC)
+        after = signatures_of(pipeline, now, definition)
+        differing = changed_keys(before, after)
+        landed = partitions_by_folder(pipeline, definition, [key for key in differing if key != UNPARTITIONED], now)
+        changed = [key for key in differing if key == UNPARTITIONED or key in landed]
         if not changed:
             return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.folders)}.")
-        arrivals = request_landing(dataset, changed, context.instance)
-        new = [dg.AddDynamicPartitionsRequest(pipeline.name, arrivals.new_keys)] if arrivals.new_keys else []
+        arrivals = request_landing(dataset, changed, context.instance, definition)
+        added = [dg.AddDynamicPartitionsRequest(arrivals.definition, arrivals.new_keys)] if arrivals.new_keys else []
         return dg.SensorResult(
-            run_requests=[arrivals.request], dynamic_partitions_requests=new, cursor=json.dumps(after, sort_keys=True)
+            run_requests=[arrivals.request], dynamic_partitions_requests=added, cursor=json.dumps(after, sort_keys=True)
         )
 
     return folders

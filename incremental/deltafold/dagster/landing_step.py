@@ -4,9 +4,13 @@ A backfill over a range is one run. A partition is replaced as a whole, so landi
 landing an unchanged one has no effect. With `changed_only`, which the sensor sets, only partitions whose files changed
 are landed; afterwards all partitions of the run equal their folders. A run of one partition without files fails, since
 it was requested explicitly. In a range, days without files are common and stay empty; one that was landed before is
-removed. A run of a stream, which has no partitions, lands what has arrived.
+removed. A partition of the asset may be a week or a month, which lands the folders of its days. A run of a
+stream, which has no partitions, lands what has arrived.
 """
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -14,10 +18,10 @@ from pydantic import Field
 
 from deltafold.dagster import metadata
 from deltafold.dagster.dataset_step import find_runner, find_steps, landing_op
-from deltafold.dagster.partitions import partitions_of, refuse_other_days
+from deltafold.dagster.partitions import folders_of, partitions_of, refuse_other_partitions
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.translator import replace_attributes
-from deltafold.pipelines.catalogue import Pipeline
+from deltafold.pipelines.catalogue import DeclarationError, Pipeline
 from deltafold.pipelines.tasks import LandTask
 
 
@@ -45,7 +49,7 @@ def landing_step(
     if partitioned and spec.partitions_def is None:
         spec = replace_attributes(spec, partitions_def=partitions_of(pipeline))
     if partitioned:
-        refuse_other_days(pipeline, source, spec.partitions_def)
+        refuse_other_partitions(pipeline, source, spec.partitions_def)
 
     @dg.multi_asset(
         name=landing_op(spec.key),
@@ -58,13 +62,32 @@ def landing_step(
     def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> dg.MaterializeResult[Any]:
         if fault := Folders(find_steps(context)).find_fault(pipeline, context.asset_key):
             raise dg.Failure(fault, allow_retries=False)
-        partitions: list[str] = list(context.partition_keys) if partitioned else []
-        chosen = () if config.changed_only else tuple(partitions)
+        folders = _find_folders(context, pipeline, source) if partitioned else dict[str, tuple[str, ...]]()
+        chosen = () if config.changed_only else tuple(dict.fromkeys(chain.from_iterable(folders.values())))
         landed = find_runner(context, resource_key).run(context, pipeline, LandTask(source, chosen))
-        for key in partitions:
-            context.add_asset_metadata(metadata.of_partition(landed, key), partition_key=key)
+        for key, of_partition in folders.items():
+            context.add_asset_metadata(metadata.of_partition(landed, of_partition), partition_key=key)
         return dg.MaterializeResult(
             metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
         )
 
     return landing
+
+
+def _find_folders(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the keys of the folders that each partition of a run lands; raises Failure if there is none at all.
+
+    The asset may have been given other partitions after its step was made, such as by `post_processing`.
+    """
+    partitions = context.assets_def.specs_by_key[context.asset_key].partitions_def
+    try:
+        refuse_other_partitions(pipeline, source, partitions)
+    except DeclarationError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    now = datetime.now(UTC)
+    folders = {key: folders_of(pipeline, partitions, key, now) for key in context.partition_keys}
+    if not any(folders.values()):
+        keys = ", ".join(folders)
+        why = f"source {source}: pipeline `{pipeline.name}` declares no day of {keys} that is not in the future."
+        raise dg.Failure(f"{why} Launch other partitions, or change `partitions`.", allow_retries=False)
+    return folders

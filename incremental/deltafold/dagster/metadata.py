@@ -5,6 +5,7 @@ library's reports.
 """
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
@@ -86,18 +87,25 @@ def of_landing(landing: Landing) -> Metadata:
     }
 
 
-def of_partition(landing: Landing, key: str) -> Metadata:
-    """Return the metadata of one partition of a landing."""
-    if key in landing.landed:
-        word = "landed"
-    elif key in landing.removed:
-        word = "removed: its folder has no files any more"
-    elif key in landing.unchanged:
-        word = "unchanged since it was landed"
+WORDS = {
+    "landed": "landed",
+    "removed": "removed: its folder has no files any more",
+    "unchanged": "unchanged since it was landed",
+    "empty": "empty: it has no files",
+}
+"""What a landing did with a partition, by the name of the list that has it, and in words."""
+
+
+def of_partition(landing: Landing, folders: Sequence[str]) -> Metadata:
+    """Return the metadata of one partition of a landed asset; folders: the keys of those that it consists of."""
+    found = [next((word for word in WORDS if folder in getattr(landing, word, ())), "empty") for folder in folders]
+    if len(folders) == 1:
+        shown = WORDS[found[0]]
     else:
-        word = "empty: it has no files"
-    quarantined = dg.MetadataValue.int(landing.quarantined.get(key, 0))
-    return {"partition": dg.MetadataValue.text(word), "rows in quarantine": quarantined}
+        counts = Counter(found)
+        shown = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word]) or "no folders"
+    quarantined = dg.MetadataValue.int(sum(landing.quarantined.get(folder, 0) for folder in folders))
+    return {"partition": dg.MetadataValue.text(shown), "rows in quarantine": quarantined}
 
 
 def state_metadata(description: Description) -> Metadata:

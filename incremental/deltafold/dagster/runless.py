@@ -90,7 +90,7 @@ def _landing(instance: dg.DagsterInstance, dataset: Dataset, landing: Landing) -
     if isinstance(partitions_of(pipeline), dg.DynamicPartitionsDefinition):
         instance.add_dynamic_partitions(pipeline.name, chosen)  # existing partitions are kept
     for partition in chosen:
-        per_partition = {**details, **metadata.of_partition(landing, partition)}
+        per_partition = {**details, **metadata.of_partition(landing, [partition])}
         yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
 
 

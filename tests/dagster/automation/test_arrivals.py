@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+import deltafold.dagster as df
 from deltafold.dagster import metadata, partitions
 from deltafold.pipelines import catalogue
 from deltafold.pipelines.tasks import find_locations
@@ -100,6 +101,34 @@ def test_a_changed_or_vanished_partition_is_landed_again(
         shutil.rmtree(folder)
     [request] = tick(pipeline, "folders", instance, first.cursor).run_requests or []
     assert range_of(request) == ("2013-01-02", "2013-01-02")
+
+
+def test_weeks_are_landed_once_they_are_over(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Protects from runs of partitions that the asset has not, and from days that are never landed."""
+    pipeline = sales.declare(tmp_path, sales.DAILY + DAILY_AT_SIX)
+    weeks = sales.Partitioned(dg.WeeklyPartitionsDefinition("2013-01-06", end_date="2013-01-20"))
+    steps = df.pipeline_steps(tmp_path)
+    defs = dg.Definitions(
+        [*steps, *df.landing_assets(tmp_path, translator=weeks)],
+        jobs=df.pipeline_jobs(*steps),
+        schedules=df.pipeline_schedules(*steps),
+        sensors=df.pipeline_sensors(*steps),
+        resources={"deltafold": df.SparkResource()},
+    )
+    for day in ("2013-01-07", "2013-01-16", "2013-01-22"):
+        sales.drop(pipeline, day, [(1, "a", 1)])
+    context = dg.build_sensor_context(instance, repository_def=defs.get_repository_def())
+    [request] = defs.resolve_sensor_def("sales_folders").evaluate_tick(context).run_requests or []
+    assert range_of(request) == ("2013-01-06", "2013-01-13")
+    for day, found in ((13, "2013-01-06"), (14, None)):
+        built = dg.build_schedule_context(
+            instance,
+            scheduled_execution_time=datetime(2013, 1, day, 6, tzinfo=UTC),
+            repository_def=defs.get_repository_def(),
+        )
+        done = defs.resolve_schedule_def("sales_schedule").evaluate_tick(built)
+        assert [request.partition_key for request in done.run_requests or []] == ([found] if found else [])
+    assert done.skip_message == "The partition of 2013-01-13 is not over yet."
 
 
 def test_a_day_outside_the_partitions_is_left_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
