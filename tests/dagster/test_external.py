@@ -112,7 +112,8 @@ def test_the_same_events_as_in_one_process(pipeline: catalogue.Pipeline, host: N
         results.append(events(result))
     assert results[0] == results[1]
     landed, view = dg.AssetKey(["sales", "landed", "sales"]), dg.AssetKey("sales")
-    assert [key for key, *_ in results[0]] == [landed] * 3 + [view] * 2
+    shown = [landed] * 3 + [landed]  # the day without files again, with its own data version
+    assert [key for key, *_ in results[0]] == shown + [view] * 2
 
 
 @night

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+import deltafold.dagster as df
 from deltafold.api import View
 from deltafold.dagster.partitions import RANGE_END, RANGE_START
 from deltafold.dagster.resources import SparkResource
@@ -162,9 +163,46 @@ def test_a_range_may_have_days_without_files(quick: DagsterSandbox) -> None:
     assert quick.run("update", days("01", "05")).success
     shutil.rmtree(quick.pipeline.folder / "data" / "day=2013-01-02")
     assert quick.run("update", days("01", "03")).success
-    assert quick.told(LANDED)["partition"].value == "empty: it has no files"
+    filtered = dg.AssetRecordsFilter(LANDED, asset_partitions=["2013-01-03"])
+    [record] = quick.instance.fetch_materializations(filtered, limit=1).records
+    assert record.asset_materialization is not None
+    assert record.asset_materialization.metadata["partition"].value == "empty: it has no files"
     assert quick.told(LANDED)["partitions removed"].value == 1
     assert quick.answer() == [("a", 2, 4, 3)]
+
+
+def test_weeks_land_their_days_and_keep_the_version_of_what_did_not_change(quick: DagsterSandbox) -> None:
+    """Protects from a week of which one day is landed, and from automation that follows what did not change."""
+    weeks = sales.Partitioned(dg.WeeklyPartitionsDefinition("2012-12-30", end_date="2013-01-27"))
+    landings = df.landing_assets(quick.pipeline.folder.parent, translator=weeks)
+    defs = dg.Definitions(landings, resources={"deltafold": SparkResource()})
+    job = defs.resolve_implicit_global_asset_job_def()
+
+    def land(first: str, last: str) -> dict[str, tuple[str, object]]:
+        """Land a range, and return the data versions of its partitions then, and what was done."""
+        done = job.execute_in_process(instance=quick.instance, tags={RANGE_START: first, RANGE_END: last})
+        made = [event.materialization for event in done.get_asset_materialization_events()]
+        shown = {str(each.partition): each.metadata["partition"].value for each in made}
+        return {
+            str(each.partition): ((each.tags or {})["dagster/data_version"], shown[str(each.partition)])
+            for each in made
+        }
+
+    def unchanged(before: dict[str, tuple[str, object]], after: dict[str, tuple[str, object]]) -> set[str]:
+        return {week for week in before if before[week][0] == after[week][0]}
+
+    for number, day in enumerate(("01", "02", "07", "15"), start=1):
+        sales.drop(quick.pipeline, f"2013-01-{day}", [(number, "a", number)])
+    first = land("2012-12-30", "2013-01-13")
+    assert first["2012-12-30"][1] == "2 landed, 3 empty" and first["2013-01-06"][1] == "1 landed, 6 empty"
+    sales.drop(quick.pipeline, "2013-01-08", [(5, "a", 5)])
+    second = land("2012-12-30", "2013-01-20")
+    assert unchanged(first, second) == {"2012-12-30", "2013-01-13"}
+    assert second["2013-01-13"][1] == "1 unchanged, 6 empty"
+    shutil.rmtree(quick.pipeline.folder / "data" / "day=2013-01-02")
+    third = land("2012-12-30", "2013-01-20")
+    assert unchanged(second, third) == {"2013-01-06", "2013-01-13", "2013-01-20"}
+    assert quick.run("refresh").success and quick.answer() == [("a", 4, 13, 5)]
 
 
 @night

@@ -4,11 +4,12 @@ A backfill over a range is one run. A partition is replaced as a whole, so landi
 landing an unchanged one has no effect. With `changed_only`, which the sensor sets, only partitions whose files changed
 are landed; afterwards all partitions of the run equal their folders. A run of one partition without files fails, since
 it was requested explicitly. In a range, days without files are common and stay empty; one that was landed before is
-removed. A partition of the asset may be a week or a month, which lands the folders of its days. A run of a
-stream, which has no partitions, lands what has arrived.
+removed. A partition of the asset may be a week or a month, which lands the folders of its days. A partition that did
+not change keeps its data version. A run of a stream, which has no partitions, lands what has arrived.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -59,7 +60,7 @@ def landing_step(
         retry_policy=retry_policy,
         pool=pool or landing_op(spec.key),
     )
-    def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> dg.MaterializeResult[Any]:
+    def landing(context: dg.AssetExecutionContext, config: LandingConfig) -> Iterator[dg.MaterializeResult[Any]]:
         if fault := Folders(find_steps(context)).find_fault(pipeline, context.asset_key):
             raise dg.Failure(fault, allow_retries=False)
         folders = _find_folders(context, pipeline, source) if partitioned else dict[str, tuple[str, ...]]()
@@ -67,11 +68,25 @@ def landing_step(
         landed = find_runner(context, resource_key).run(context, pipeline, LandTask(source, chosen))
         for key, of_partition in folders.items():
             context.add_asset_metadata(metadata.of_partition(landed, of_partition), partition_key=key)
-        return dg.MaterializeResult(
-            metadata=metadata.of_landing(landed), data_version=dg.DataVersion(str(landed.version))
-        )
+        versions = {key: metadata.landed_version(landed, of_partition) for key, of_partition in folders.items()}
+        # A result has one version for all partitions.
+        [(most, _)] = Counter(versions.values()).most_common(1) or [(metadata.landed_version(landed), 0)]
+        yield dg.MaterializeResult(metadata=metadata.of_landing(landed), data_version=dg.DataVersion(most))
+        _correct_versions(context, {key: version for key, version in versions.items() if version != most})
 
     return landing
+
+
+def _correct_versions(context: dg.AssetExecutionContext, versions: Mapping[str, str]) -> None:
+    """Materialise partitions again, with data versions other than that of the result: those that did not change."""
+    if not versions:
+        return
+    filtered = dg.AssetRecordsFilter(context.asset_key, asset_partitions=list(versions))
+    for record in context.instance.fetch_materializations(filtered, limit=len(versions)).records:
+        made, key = record.asset_materialization, record.partition_key
+        if made is not None and key is not None and key in versions and record.run_id == context.run_id:
+            tags = {**(made.tags or {}), metadata.DATA_VERSION: versions[key]}
+            context.log_event(dg.AssetMaterialization(made.asset_key, metadata=made.metadata, partition=key, tags=tags))
 
 
 def _find_folders(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> Mapping[str, tuple[str, ...]]:

@@ -96,6 +96,19 @@ WORDS = {
 """What a landing did with a partition, by the name of the list that has it, and in words."""
 
 
+def landed_version(landing: Landing, folders: Sequence[str] | None = None) -> str:
+    """Return the data version of a landed table, or of some of its partitions, which stays while no row of it changes.
+
+    That is the version that changed it last; of several partitions, with their number, which a removal changes.
+    """
+    if landing.versions is None:
+        return str(landing.version)
+    chosen = landing.versions if folders is None else folders
+    known = [landing.versions[folder] for folder in chosen if folder in landing.versions]
+    count = f".{len(known)}" if len(known) > 1 else ""
+    return f"{max(known)}{count}" if known else "empty"
+
+
 def of_partition(landing: Landing, folders: Sequence[str]) -> Metadata:
     """Return the metadata of one partition of a landed asset; folders: the keys of those that it consists of."""
     found = [next((word for word in WORDS if folder in getattr(landing, word, ())), "empty") for folder in folders]

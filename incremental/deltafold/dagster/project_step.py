@@ -248,7 +248,8 @@ def _materialise(
     assets: ProjectAssets, keys: Mapping[str, dg.AssetKey], result: ProjectResult
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Yield the materialisations of a run; keys: as of `ProjectAssets`, in this run."""
-    versions = {name: str(written.version) for name, written in (*result.landings.items(), *result.tables.items())}
+    versions = {name: metadata.landed_version(landing) for name, landing in result.landings.items()}
+    versions |= {name: str(written.version) for name, written in result.tables.items()}
     versions |= {
         name: metadata.data_version(done.report.generation, done.report.epoch) for name, done in result.views.items()
     }

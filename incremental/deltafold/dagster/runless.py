@@ -9,7 +9,7 @@ verification. The assets are those that DeltafoldTranslator names, since a comma
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -74,11 +74,14 @@ def _landing(instance: dg.DagsterInstance, dataset: Dataset, landing: Landing) -
     """
     pipeline, key = dataset.pipeline, dataset.landed[landing.source]
     details = metadata.of_landing(landing)
-    tags = metadata.version_tags(str(landing.version), descriptions.digest(pipeline), {})
+
+    def tags(folders: Sequence[str] | None = None) -> Mapping[str, str]:
+        return metadata.version_tags(metadata.landed_version(landing, folders), descriptions.digest(pipeline), {})
+
     missed = following.table_version(instance, key) != landing.version and not (landing.landed or landing.removed)
     if landing.source not in pipeline.partitioned:
         if landing.landed or landing.removed or missed:
-            yield dg.AssetMaterialization(key, metadata=details, tags=tags)
+            yield dg.AssetMaterialization(key, metadata=details, tags=tags())
         return
     now = datetime.now(UTC)
     reported = instance.get_materialized_partitions(key)
@@ -91,7 +94,7 @@ def _landing(instance: dg.DagsterInstance, dataset: Dataset, landing: Landing) -
         instance.add_dynamic_partitions(pipeline.name, chosen)  # existing partitions are kept
     for partition in chosen:
         per_partition = {**details, **metadata.of_partition(landing, [partition])}
-        yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags)
+        yield dg.AssetMaterialization(key, partition=partition, metadata=per_partition, tags=tags([partition]))
 
 
 def _refresh(instance: dg.DagsterInstance, dataset: Dataset, view: "View", done: Report) -> Iterator[DagsterEvent]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,10 +38,14 @@ from deltafold.telemetry import log_work
 
 @dataclass(frozen=True)
 class LandedFiles:
-    """The entry of a partition in the manifest: its files, and a digest of their content."""
+    """The entry of a partition in the manifest: its files, and a digest of their content.
+
+    version: the version of the table that changed the partition last; None: unknown, as earlier releases leave it.
+    """
 
     files: Facts
     digest: str
+    version: int | None = None
 
 
 MANIFEST = "manifest.json"
@@ -66,7 +70,10 @@ class Manifest:
             content = json.loads(records_at(self.folder).get(MANIFEST))
             if content["declared"] != self.declared or content.get("settings", self.settings) != self.settings:
                 return None
-            return {key: LandedFiles(**entry) for key, entry in content["partitions"].items()}
+            versions = content.get("versions", {})
+            return {
+                key: LandedFiles(**entry, version=versions.get(key)) for key, entry in content["partitions"].items()
+            }
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -76,8 +83,13 @@ class Manifest:
 
     def remember(self, partitions: Mapping[str, LandedFiles] | None) -> None:
         """Record the landed partitions, atomically; None: they are unknown."""
-        recorded = {key: asdict(entry) for key, entry in (partitions or {}).items()}
-        content = {"declared": self.declared, "settings": self.settings, "partitions": recorded}
+        entries = (partitions or {}).items()
+        content = {
+            "declared": self.declared,
+            "settings": self.settings,
+            "partitions": {key: {"files": entry.files, "digest": entry.digest} for key, entry in entries},
+            "versions": {key: entry.version for key, entry in entries},  # apart, since earlier releases refuse it there
+        }
         text = json.dumps({} if partitions is None else content, sort_keys=True)
         records_at(self.folder).put(MANIFEST, text)
 
@@ -151,8 +163,10 @@ class FileLander:
                 written = self._write(changes, quarantined, reshaped=reshaped)
                 quarantined = self.quarantine.counts()
             kept = {p: entry for p, entry in changes.recorded.items() if p not in changes.removed}
-            self._manifest.remember(kept | changes.examined)
             version = self.table.version()
+            entries = kept | changes.examined
+            versions = {} if version is None else self._find_versions(entries, changes, version)
+            self._manifest.remember({p: replace(entry, version=versions.get(p)) for p, entry in entries.items()})
         if version is None:
             raise SourceError(f"source {self.name}: no files yet in {self.files.path}. Put some there and land again.")
         return Landing(
@@ -166,7 +180,14 @@ class FileLander:
             quarantined=quarantined,
             late=written.late,
             kept=written.kept,
+            versions=versions,
         )
+
+    @staticmethod
+    def _find_versions(entries: Iterable[str], changes: Changes, version: int) -> dict[str, int]:
+        """Return the version of the table that changed each partition last; version: the one now."""
+        known = {p: entry.version for p, entry in changes.recorded.items() if p not in changes.changed}
+        return {p: version if (before := known.get(p)) is None else before for p in entries}
 
     def _write(self, changes: Changes, quarantined: Mapping[str, int], *, reshaped: bool) -> Written:
         """Write the changed and removed partitions; quarantined: the rows in quarantine before, by partition."""

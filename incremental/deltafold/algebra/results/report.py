@@ -149,7 +149,8 @@ class Landing(Json):
     quarantined: the number of rows in its quarantine afterwards, by partition; late: rows whose event time is closed,
     which are among those in quarantine; kept: landed rows of closed event time that are in no file any more;
     malformed: the records of a stream that this landing put in quarantine; stream: whether the source is a stream,
-    which is landed as one partition.
+    which is landed as one partition; versions: of each landed partition of files, the version of the table that changed
+    it last, as far as known; None of a stream, and from earlier releases.
     """
 
     source: str
@@ -164,6 +165,7 @@ class Landing(Json):
     kept: int = 0
     malformed: int | None = None
     stream: bool = False
+    versions: dict[str, int] | None = None
 
     @property
     def left_out(self) -> int:
