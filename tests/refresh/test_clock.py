@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from deltafold.algebra.errors import RefusedError
 from deltafold.api import View, fixpoint
 from deltafold.language.determinism.clock import bind_clock
-from deltafold.refresh import planner
+from deltafold.refresh.sources import upstream
 from deltafold.spark.catalyst import isolate_session
 from tests.crash.points import Killed, watched
 from tests.night import every
@@ -49,7 +49,7 @@ QUERIES = {
 
 def at(moment: str) -> Any:
     """Let refreshes run at a time."""
-    return mock.patch.object(planner, "now", lambda _: moment)
+    return mock.patch.object(upstream, "now", lambda _: moment)
 
 
 def bound(query: str, moment: str) -> str:
@@ -67,6 +67,14 @@ def reading(query: str) -> str:
 def clocked(sandbox: MemorySandbox) -> MemorySandbox:
     sandbox.spark.conf.set("spark.sql.session.timeZone", "UTC")
     return sandbox.sources({"t": (TABLE, ROWS)})
+
+
+def test_all_views_of_a_run_read_one_time(clocked: MemorySandbox) -> None:
+    """Protects from rows of yesterday beside rows of today in a run over midnight."""
+    views = [clocked.another("select cast(now() as string) c from t", policy="auto") for _ in range(2)]
+    with mock.patch.object(upstream, "now", mock.Mock(side_effect=[LATE, NEXT_DAY])):
+        clocked.warehouse.refresh()
+    assert {row["c"] for view in views for row in view.answer().collect()} == {LATE[:26].replace("T", " ")}
 
 
 @pytest.mark.parametrize("case", every(3, QUERIES))

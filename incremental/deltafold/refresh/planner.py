@@ -20,7 +20,6 @@ from deltafold.refresh.sources.upstream import Inputs, Targets, UpstreamState
 from deltafold.refresh.state_reuse import reusable_pins
 from deltafold.store.history import Begun, Event, Finished, Intent, Pin
 from deltafold.store.view_store import Store
-from deltafold.telemetry import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +73,10 @@ class Planner:
         versions = {name: self.store.table(intent.generation, name).version() for name in last.after}
         return EpochPlan(strategy=strategy, intent=next_chunk_of(intent, versions), verdict=strategy.verdict, last=last)
 
-    def rest(self, last: Finished, pins: Mapping[str, Pin]) -> EpochPlan:
+    def rest(self, last: Finished, pins: Mapping[str, Pin], clock: str) -> EpochPlan:
         """Return the plan that takes in at once what the finished chunks left, up to the pinned versions."""
         strategy = self.mode_policy.of(last.intent.mode)
-        intent = rest_of(last.intent, self._intent(strategy, last, dict(pins), None), self.inputs.of(pins))
+        intent = rest_of(last.intent, self._intent(strategy, last, dict(pins), clock, None), self.inputs.of(pins))
         return EpochPlan(strategy=strategy, intent=intent, verdict=strategy.verdict, last=last)
 
     def pins(
@@ -94,11 +93,19 @@ class Planner:
         return pins
 
     def next(
-        self, last: Event | None, pins: Mapping[str, Pin], *, rebuild: bool, chunk_bytes: int | None, lost: str = ""
+        self,
+        last: Event | None,
+        pins: Mapping[str, Pin],
+        clock: str,
+        *,
+        rebuild: bool,
+        chunk_bytes: int | None,
+        lost: str = "",
     ) -> EpochPlan:
         """Plan the epoch that reaches the pinned versions, or the first of several that do.
 
-        chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several. lost: of an Intent.
+        clock: as of `Done`. chunk_bytes: bytes of source files that one epoch takes in; a larger change takes several.
+        lost: of an Intent.
         """
         choice = self.mode_policy.choose(self.store.journal, self.inputs.of(pins), self.store.tuning)
         strategy, moved = choice.strategy, last is not None and choice.strategy.mode != last.intent.mode
@@ -107,7 +114,7 @@ class Planner:
         if moved:
             pins = {name: pin.from_nothing() for name, pin in pins.items()}
         generation = self.store.unused_generation() if new_generation else None
-        intent = self._intent(strategy, None if new_generation else last, dict(pins), generation)
+        intent = self._intent(strategy, None if new_generation else last, dict(pins), clock, generation)
         losses = (0 if last is None else last.intent.losses) + bool(lost)
         intent = replace(intent, lost=lost, losses=losses)
         continued = last if isinstance(last, Finished) and not new_generation else None
@@ -119,7 +126,7 @@ class Planner:
         return plan
 
     def _intent(
-        self, strategy: RefreshStrategy, last: Event | None, pins: dict[str, Pin], generation: int | None
+        self, strategy: RefreshStrategy, last: Event | None, pins: dict[str, Pin], clock: str, generation: int | None
     ) -> Intent:
         """Return the intent of the next epoch, of a new generation if last is None; raises if it cannot be begun."""
         generation = generation or (1 if last is None else last.intent.generation)
@@ -138,7 +145,7 @@ class Planner:
             tables=kept,
             mode=mode,
             states=states,
-            clock=now("microseconds") if strategy.reads_clock else "",
+            clock=clock if strategy.reads_clock else "",
         )
         intent = replace(intent, losses=0 if last is None else last.intent.losses)
         # a constraint first checked in this epoch is not relied on in it

@@ -57,10 +57,11 @@ from deltafold.telemetry import log, log_work
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that a refresh has to reach; reached: the views below at these versions."""
+    """The versions that a refresh has to reach; reached: the views below at these versions; clock: as of `Done`."""
 
     targets: Targets
     reached: Mapping[str, UpstreamState]
+    clock: str
 
 
 @dataclass(kw_only=True)
@@ -125,13 +126,13 @@ class Refresh:
         with log_work("refresh", {"view": store.view}) as work, locks as below, cached_snapshots():
             self.inputs.announce_chain(folder)
             course = self._begin(progress, rebuild=rebuild, chunk_bytes=chunk_bytes)
-            done: Done = {}
+            done = Done()
             last = course.history.complete
             read = base_versions(last.intent.sources) if last is not None else ()
             targets = self.inputs.targets(versions or {}, read)
             reached = self.inputs.reach(targets, done, progress)
             below.close()
-            report = self._advance(course, Versions(targets, reached))
+            report = self._advance(course, Versions(targets, reached, done.clock))
             work.result = report = with_upstream(report, [each.report for each in done.values()])
         return report
 
@@ -172,7 +173,7 @@ class Refresh:
             report = unchanged_report(self._store.view, entry, entry.intent.sources, EarlierEpoch())
         else:
             reached = self.inputs.reach(targets, done, progress)
-            report = self._advance(course, Versions(targets, reached))
+            report = self._advance(course, Versions(targets, reached, done.clock))
             entry = course.history.newest
             assert isinstance(entry, Finished)
         done[folder] = UpstreamState(entry, self._mode_policy.of(entry.intent.mode).tables[-1], report)
@@ -331,12 +332,13 @@ class Refresh:
                     course.progress(f"chunk {chunk.number + 1} of {chunk.of}, about {seconds:.0f} s left")
                 return self._planner.next_chunk(last)
             case TakeRest(last):
-                return self._planner.rest(last, self._find_pins(course, step))
+                return self._planner.rest(last, self._find_pins(course, step), _clock_of(course))
             case Advance(last, at_once):
                 pins = course.pins if last is not None else None
                 return self._planner.next(
                     last,
                     pins or self._find_pins(course, step),
+                    _clock_of(course),
                     rebuild=False,
                     chunk_bytes=None if at_once else course.chunk_bytes,
                 )
@@ -347,6 +349,7 @@ class Refresh:
                 return self._planner.next(
                     last,
                     self._find_pins(course, step),
+                    _clock_of(course),
                     rebuild=True,
                     chunk_bytes=None if at_once else course.chunk_bytes,
                     lost="" if course.lost is None else str(course.lost),
@@ -425,3 +428,9 @@ def lock_views(
             held = records_at(path).lock(f"view {folders[path]}", "refreshed", seconds)
             (own if path == folder else below).enter_context(held)
         yield below
+
+
+def _clock_of(course: Course) -> str:
+    """Return the time at which the queries of a run read the clock."""
+    assert course.versions is not None
+    return course.versions.clock

@@ -26,6 +26,7 @@ from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions, clocks_of
 from deltafold.store.journal import Journal
 from deltafold.store.view_store import Store
+from deltafold.telemetry import now
 
 Progress = Callable[[str], None]
 Targets = Mapping[str, int]  # the requested version of each base source, by the location of its table
@@ -40,7 +41,15 @@ class UpstreamState:
     report: Report
 
 
-Done = dict[Place, UpstreamState]
+class Done(dict[Place, UpstreamState]):
+    """The views that one run has refreshed, by folder.
+
+    clock: the time at which the queries of the run read the clock, UTC (ISO 8601), the same for all (D-234).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = now("microseconds")
 
 
 @dataclass(frozen=True)
