@@ -443,7 +443,7 @@ def test_auto_cdc_keeps_the_latest_row_of_each_key(shop: Shop) -> None:
     for event, missing in (("(NULL, 'x', 'I', 10)", "key id"), ("(4, 'x', 'I', NULL)", "sequence")):
         shop.sql(f"INSERT INTO {{db}}.changes VALUES {event}")
         report = shop.run(refresh=("people",))
-        assert f"an event of changes has a NULL {missing}. Correct or delete it." in report["people"].error
+        assert f"an event of changes has a NULL {missing}. Correct the data." in report["people"].error
         shop.sql("DELETE FROM {db}.changes WHERE id IS NULL OR seq IS NULL")
     shop.sql("INSERT INTO {db}.changes VALUES (4, 'Daniel', 'U', 10)")
     assert shop.run(refresh=("people",)).ok
@@ -477,7 +477,7 @@ def test_auto_cdc_keeps_the_events_of_files(shop: Shop) -> None:
     """Protects from events that are lost when their files are gone, or when one of two targets is rebuilt."""
     folder = shop.folder / "arriving"
 
-    def arrive(number: int, *events: tuple[int, str | None, str, int]) -> None:
+    def arrive(number: int, *events: tuple[int | None, str | None, str, int]) -> None:
         rows = [dict(zip(("id", "name", "op", "seq"), event, strict=True)) for event in events]
         (folder / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
         values = ", ".join(str(event).replace("None", "NULL") for event in events)
@@ -497,10 +497,60 @@ def test_auto_cdc_keeps_the_events_of_files(shop: Shop) -> None:
     shop.sql("INSERT INTO {db}.changes VALUES (2, 'later', 'U', 5), (3, 'Cyd', 'U', 6)")
     assert shop.run(refresh=("people", "deleted")).ok
     shop.check()
+    arrive(3, (None, "Di", "I", 1))
+    failed = shop.run(refresh=("people",))["people__events"].error
+    assert "AUTO CDC into people: an event of arriving has a NULL key id. Correct the" in failed
+    arrive(3, (4, "Di", "I", 1))  # the file is corrected
+    assert shop.run(refresh=("people",)).ok
     (folder / "1.json").unlink()
     shop.run(full_refresh=("people",))
-    assert sorted(shop.table("people").collect()) == [(1, "late"), (3, "Cyd")]
+    assert sorted(shop.table("people").collect()) == [(1, "late"), (3, "Cyd"), (4, "Di")]
     assert sorted(shop.table("deleted").collect()) == [(1, "Anne"), (2, None), (3, "Cyd")]
+
+
+ROW_BY_ROW = """
+from pyspark import pipelines as dp
+from pyspark.sql import functions as F
+
+
+def streamed():
+    return spark.readStream.table("orders")
+
+
+VIEWS = {
+    "filtered": lambda: streamed().where("amount > 1").select("customer", F.upper("status").alias("status"), "amount"),
+    "united": lambda: streamed().unionByName(spark.readStream.table("orders")),
+    "timed": lambda: streamed().withColumn("at", F.current_timestamp()),
+    "joined": lambda: streamed().join(spark.table("customers"), "customer"),
+    "once": lambda: streamed().dropDuplicates(),
+    "drawn": lambda: streamed().withColumn("at", F.rand()),
+    "among": lambda: spark.sql("SELECT * FROM STREAM orders WHERE customer IN (SELECT customer FROM customers)"),
+}
+for name, function in VIEWS.items():
+    dp.temporary_view(name=f"{name}_view")(function)
+    dp.create_streaming_table(name)
+    dp.create_auto_cdc_flow(target=name, source=f"{name}_view", keys=["customer"], sequence_by="amount")
+"""
+
+
+def test_events_are_kept_where_a_stream_has_others_than_its_tables(mixed: Shop) -> None:
+    """Protects from events that change after they came: their time, or what they were joined with."""
+    mixed.write("row_by_row.py", ROW_BY_ROW)
+    kept = {node.name for node in mixed.load().reads.order if node.name.endswith("__events")}
+    assert kept == {f"{name}__events" for name in ("timed", "joined", "once", "drawn", "among")}
+
+
+def test_another_process_finds_the_streaming_tables(shop: Shop) -> None:
+    """Protects from a catalog in memory that has not even the database of the project."""
+    shop.sql("CREATE TABLE {db}.app (id INT) USING delta", "INSERT INTO {db}.app VALUES (1), (2)")
+    apps = f"CREATE STREAMING TABLE apps AS SELECT id FROM STREAM delta.`{shop.folder}/tables/app`;"
+    shop.write("apps.sql", f"{apps} CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM apps;")
+    project = replace(shop.load().project, database=f"{shop.database}_other")
+    opened = OpenProject(project, shop.spark)
+    opened.open()
+    assert run_project(opened, Selection(), None).ok
+    shop.sql("DROP DATABASE {db}_other CASCADE")
+    assert OpenProject(project, shop.spark).find_view("counted").verify().ok
 
 
 REFUSED = """

@@ -212,7 +212,7 @@ def render_graph(opened: OpenProject, unknown: Sequence[str], selected: Collecti
         )
         mode = f", {opened.views[key].mode}" if key in opened.views else ""
         mode = ", replaced at each run" if key in opened.reads.unversioned else mode
-        lines.append(f"{node.name}: reads {', '.join(read) or 'nothing'}{mode}")
+        lines.append(f"{node.name}: reads {', '.join(read) or 'no table'}{mode}")
     if len(selected) < len(opened.reads.order):
         lines.append(f"selected: {len(selected)} of {format_count(len(opened.reads.order), 'dataset')}")
     if unknown:

@@ -293,7 +293,8 @@ class _Loader:
         origin = self.origin(flow.source_code_location)
         name, source = flow.name or flow.target, flow.source
         *schema, table = catalyst.parse_name(self.session, flow.target)
-        arriving = Flow(name=name, query=lambda reader: reader.table(source), origin=origin)
+        check = check_events(flow)
+        arriving = Flow(name=name, query=lambda reader: reader.table(source).where(check), origin=origin)
         events = StreamingTable(name=_sql_name([*schema, f"{table}{EVENTS}"]), flows=(arriving,), origin=origin)
         cdc = Flow(name=name, query=latest_rows(flow, events), origin=origin)
         self.declared.flows.append((flow.target, cdc, events))
@@ -471,11 +472,9 @@ def latest_rows(flow: AutoCdcFlow, kept: StreamingTable) -> QueryFunction:
     def query(reader: Reader) -> DataFrame:
         events = reader.events(flow.source, kept)
         every = [F.col(quoted(name)) for name in events.columns]
-        checked = F.when(sequence.isNull(), _stop(flow, "sequence"))
-        for key in keys:
-            checked = checked.when(F.col(quoted(key)).isNull(), _stop(flow, f"key {key}"))
+        checked = F.when(check_events(flow), sequence)
         latest = events.groupBy(*(F.col(quoted(key)).alias(f"__key_{number}") for number, key in enumerate(keys))).agg(
-            F.max_by(F.struct(*every), checked.otherwise(sequence)).alias("__event")
+            F.max_by(F.struct(*every), checked).alias("__event")
         )
         latest = latest.select("__event.*")
         if deletes is not None:
@@ -495,11 +494,15 @@ def latest_rows(flow: AutoCdcFlow, kept: StreamingTable) -> QueryFunction:
     return query
 
 
-def _stop(flow: AutoCdcFlow, missing: str) -> Column:
-    """Return a column that stops a query over events."""
-    return F.raise_error(
-        F.lit(f"AUTO CDC into {flow.target}: an event of {flow.source} has a NULL {missing}. Correct or delete it.")
-    )
+def check_events(flow: AutoCdcFlow) -> Column:
+    """Return a condition on events, which stops the query at one without a key or a sequence (D-187)."""
+    needed = {f"key {(name := _column_name(key))}": F.col(quoted(name)) for key in flow.keys}
+    needed["sequence"] = _expression(flow.sequence_by)
+    condition = F.lit(True)
+    for what, column in reversed(needed.items()):
+        fault = F.raise_error(F.lit(f"AUTO CDC into {flow.target}: an event of {flow.source} has a NULL {what}."))
+        condition = F.when(column.isNull(), fault).otherwise(condition)
+    return condition
 
 
 def _expression(column: Column) -> Column:

@@ -22,6 +22,7 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.language.inner_plans import replace_relations
 from deltafold.language.loops.recursion import run_plan
 from deltafold.language.mentions import CASE, find_relations, name_parts
+from deltafold.language.translation.scalars import find_undetermined
 from deltafold.language.unread import Placeholders
 from deltafold.pipelines.project import Dataset, Origin, Project, QueryFunction, StreamingTable
 from deltafold.spark import catalyst
@@ -32,6 +33,7 @@ from deltafold.spark.java_errors import position_of_analysis, sentence_of_analys
 Parts = tuple[str, ...]
 MOST_PARTS = 3
 UNVERSIONED = {"LogicalRelation", "DataSourceV2Relation"}
+ROW_BY_ROW = {"Filter", "Generate", "LogicalRDD", "Project", "SubqueryAlias", "Union", "View"}
 CHECKS_STREAMS = "spark.sql.streaming.unsupportedOperationCheck"
 READS_STREAM = "it reads a stream, and a materialized view reads tables. Declare a streaming table."
 _PATH = re.compile(r"[/:]")  # no name of a table has these, and every path that a query may name does
@@ -261,6 +263,17 @@ def reads_unversioned(answer: DataFrame) -> bool:
     return any(catalyst.kind(leaf) in UNVERSIONED for root in roots for leaf in catalyst.relations_read(root))
 
 
+def is_row_by_row(answer: DataFrame) -> bool:
+    """Return whether each row follows from one row of a relation, whenever that is read."""
+    nodes = list(catalyst.nodes(catalyst.analysed_plan(answer)))
+    expressions = [each for node in nodes for each in catalyst.sequence(node.expressions())]
+    return (
+        {catalyst.kind(node) for node in nodes} <= ROW_BY_ROW
+        and not any(catalyst.sequence(node.subqueries()) for node in nodes)
+        and not any(map(find_undetermined, expressions))
+    )
+
+
 def check_stream(spark: SparkSession, answer: DataFrame) -> None:
     """Raise AnalysisException for a query that Spark cannot run as a stream, as it does when the stream is started."""
     if spark.conf.get(CHECKS_STREAMS, "true") == "true":
@@ -383,10 +396,20 @@ class Reads:
         self.refused[key] = Refusal(name=node.name, origin=origin, error=explain_analysis(error, query))
 
     def _keep_events(self, events: StreamingTable) -> None:
-        """Add the table that keeps the events of an AUTO CDC flow, if its source streams what is no table."""
+        """Add the table that keeps the events of an AUTO CDC flow, unless tables that it streams have the same ones.
+
+        They do if each row is taken by itself. A stream meets it once, at a time, and with the rows of other tables at
+        that time (D-236).
+        """
         [arriving] = events.flows
-        leaves = Leaves(table=self._placeholder, stream=lambda relation, options: self._placeholder(relation))
-        if not self.graph.evaluate(arriving.query, leaves).isStreaming:
+        streamed = list[Relation]()
+
+        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
+            streamed.append(relation)
+            return self._placeholder(relation)
+
+        answer = self.graph.evaluate(arriving.query, Leaves(table=self._placeholder, stream=stream))
+        if not answer.isStreaming and (not streamed or is_row_by_row(answer)):
             return
         if other := self.graph.nodes.get(self.graph.key(events)):
             raise QueryError(

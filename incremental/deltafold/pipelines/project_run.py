@@ -37,6 +37,7 @@ from deltafold.api import Delta, Files, Landing, Stream, View, Warehouse
 from deltafold.compilation import Policy
 from deltafold.lake.records import records_at
 from deltafold.lake.remote.remote_path import place_of
+from deltafold.language.determinism.clock import bind_clock
 from deltafold.language.evaluation import unknown_table
 from deltafold.language.mentions import CASE, find_relations, name_parts
 from deltafold.operations.openlineage import Job, name_pipeline, open_run
@@ -283,7 +284,7 @@ class OpenProject:
             )
         self.open_possible({key}, create=False)
         if refusal := self.refused.get(key):
-            raise ProjectRefusedError(refusal.sentence)
+            raise ProjectRefusedError("\n".join(self.find_refusals({key}) or [refusal.sentence]))
         if key not in self.views:
             raise DeclarationError(f"{node.name}: it reads a streaming table that no run has made. Run the project.")
         return self.views[key]
@@ -374,8 +375,11 @@ class OpenProject:
             return
         keys = (self.graph.key(node) for node in self.reads.order)
         for database in sorted({".".join(map(quoted, key[:-1])) for key in keys}):
-            if not self.spark.catalog.databaseExists(database):
-                cast(Any, self.spark).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+            self._create_database(database)
+
+    def _create_database(self, database: str) -> None:
+        if not self.spark.catalog.databaseExists(database):
+            cast(Any, self.spark).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
     # tables that no view keeps
 
@@ -395,6 +399,7 @@ class OpenProject:
             return True
         if not location or not DeltaTable.isDeltaTable(self.spark, location):
             return False
+        self._create_database(".".join(map(quoted, key[:-1])))
         cast(Any, self.spark).sql(f"CREATE TABLE {name} USING delta LOCATION {literal(location)}")
         return True
 
@@ -457,13 +462,15 @@ class OpenProject:
         """Return the rows of a query over what the project's datasets and other tables show."""
         return self.graph.evaluate(text, Leaves(table=self._table, stream=_refuse_stream))
 
-    def recompute(self, dataset: Dataset) -> int:
+    def recompute(self, dataset: Dataset, clock: str) -> int:
         """Replace the rows of a dataset whose query reads data without versions; returns the number of rows.
 
-        A table with other columns is replaced first, which rebuilds what reads it.
+        A table with other columns is replaced first, which rebuilds what reads it. clock: the time at which the query
+        reads the clock (ISO 8601).
         """
         name = ".".join(map(quoted, self.graph.key(dataset)))
         rows = self.graph.evaluate(dataset.query, Leaves(table=self._table, stream=_refuse_stream))
+        rows = bind_clock(self.spark, rows, clock)
         if sorted(rows.dtypes) != sorted(self.spark.table(name).dtypes):
             self._create(dataset, replace_checkpoint=1)
         rows.writeTo(name).overwrite(F.lit(True))
@@ -690,7 +697,9 @@ def _table_of_run(opened: OpenProject, key: Parts, *, full: bool) -> pipeline_ru
 
     def write(state: RunState, progress: Progress | None) -> int:
         with records_at(folder).lock(f"table {table.name}", "refreshed", wait), _explain_errors(table.name):
-            return opened.append(table, full=full) if isinstance(table, StreamingTable) else opened.recompute(table)
+            if isinstance(table, StreamingTable):
+                return opened.append(table, full=full)
+            return opened.recompute(table, state.done.clock)
 
     return pipeline_run.Dataset(
         name=table.name,
