@@ -216,7 +216,8 @@ def _check_statement(spark: SparkSession, text: str) -> None:
     """
     if clock := CLOCK_CALL.search(SQL_COMMENT.sub(" ", text)):
         raise QueryError(
-            f"clock in the query: {clock[0]} differs from run to run. Compare with a column or a constant instead."
+            f"clock in the query: {clock[0]} differs from run to run. Compare with a column or a constant instead, or "
+            "with current_timestamp() or current_date()."
         )
     try:
         plan = catalyst.parse_plan(spark, text)
