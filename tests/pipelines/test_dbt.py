@@ -65,6 +65,8 @@ def test_each_materialization(tmp_path: Path) -> None:
         ("`shop`.`marts`", True, "auto"),
     ]
     assert project.datasets[1].options.comment == "What happened"
+    viewed = [node.id for node in project.nodes or () if node.config.get("materialized") == "view"]
+    assert viewed == ["model.shop.stg"]  # no seed and no source, which have no such value
     assert (project.name, project.storage, project.tables, project.refusals) == (
         "shop", str(tmp_path / "shop_project" / ".warehouse"), "/lake", (),
     )  # fmt: skip

@@ -167,7 +167,7 @@ class _Node(BaseModel):
             path=self.original_file_path,
             reads=self.depends_on.nodes,
             dataset=self.relation_name or "" if is_dataset else "",
-            config=self.config.model_dump(by_alias=True),
+            config=self.config.model_dump(by_alias=True, exclude_unset=True),
             resource_type=self.resource_type,
             package=self.fqn[0],
         )
@@ -214,7 +214,7 @@ class _Source(BaseModel):
             kind="source",
             tags=self.tags,
             path=self.original_file_path,
-            config=self.config.model_dump(by_alias=True),
+            config=self.config.model_dump(by_alias=True, exclude_unset=True),
             resource_type="source",
             package=self.package_name,
         )
