@@ -15,6 +15,7 @@ from typing import Any, cast
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import SourceError
@@ -124,9 +125,7 @@ class IcebergTable:
         options = {"start-snapshot-id": first.snapshotId(), "end-snapshot-id": last.snapshotId()}
         rows = self.spark.read.options(**options).table(f"{self.name}.changes")
         columns = map(quoted, self.schema(after).names)
-        return rows.select(*columns, rows["_change_type"]).selectExpr(
-            "* EXCEPT (_change_type)", "lower(_change_type) AS _change_type"
-        ), changed
+        return rows.select(*columns, F.lower("_change_type").alias("_change_type")), changed
 
     def _load(self) -> J | None:
         """Return the table as it is now, None if there is none; a catalog of Iceberg's keeps tables for a while."""

@@ -75,14 +75,6 @@ class Leaves:
     stream: Callable[[Relation, Mapping[str, Any]], DataFrame]
     note: Callable[[str | None, Parts], None] = lambda inlined, read: None
 
-    def without_streams(self) -> Leaves:
-        """Return what reads as tables what these read as streams."""
-
-        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
-            return self.table(relation)
-
-        return replace(self, stream=stream)
-
 
 @dataclass(frozen=True)
 class GraphReader:
@@ -107,7 +99,11 @@ class GraphReader:
         """
         if self.graph.key(kept) in self.graph.nodes:
             return self.table(kept.name)
-        return replace(self, leaves=self.leaves.without_streams()).table(name)
+
+        def stream(relation: Relation, options: Mapping[str, Any]) -> DataFrame:
+            return self.leaves.table(relation)
+
+        return replace(self, leaves=replace(self.leaves, stream=stream)).table(name)
 
     def sql(self, text: str) -> DataFrame:
         """Return the frame of a SQL text over datasets and tables."""

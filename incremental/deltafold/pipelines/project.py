@@ -83,7 +83,7 @@ class Dataset:
     maintained, `incremental` only where the query cannot be maintained, `incremental_strict` never, `full` always;
     publish_as: the name of its SQL view, None for its own name, or for none where the project declares its sources;
     tags: which selections may name; refusal: why its declaration has no meaning here, empty if it has one; events: of
-    an AUTO CDC flow, the table that keeps its events if its source streams what is no table, such as files (D-236).
+    an AUTO CDC flow, the table that keeps its events where its source streams others than its tables have (D-236).
     """
 
     name: str
