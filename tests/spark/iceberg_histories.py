@@ -68,6 +68,7 @@ def main(folder: Path, seed: int, rounds: int) -> None:
     table, found = IcebergTable(spark, "ice.shop.orders"), Counter[str]()
     plan = [
         "nothing",
+        "insert",
         *CHANGES,
         "compact",
         "marks",
@@ -112,9 +113,9 @@ def main(folder: Path, seed: int, rounds: int) -> None:
 def apply(spark: SparkSession, rng: random.Random, change: str) -> None:
     """Change the table as a writer would that shares nothing with the reader but the files."""
     if change == "rollback":
-        history = spark.sql("SELECT snapshot_id FROM other.shop.orders.history").collect()
-        if history:
-            chosen = rng.choice(history)[0]
+        history = spark.sql("SELECT snapshot_id FROM other.shop.orders.history ORDER BY made_current_at").collect()
+        if earlier := [id for (id,) in history if id != history[-1][0]]:
+            chosen = rng.choice(earlier)
             spark.sql(f"CALL other.system.set_current_snapshot('shop.orders', {chosen})")
     elif change == "expire":
         spark.sql(
