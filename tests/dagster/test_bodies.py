@@ -112,6 +112,61 @@ def test_a_body_that_could_not_refresh_is_refused(folder: Path) -> None:
         dg.materialize([raw])
 
 
+def test_a_body_that_drops_results_fails(folder: Path) -> None:
+    """Protects from a green run in which a dataset was not refreshed, or a failed check is not seen."""
+
+    def halfway(context: dg.AssetExecutionContext) -> Any:
+        results = df.refresh_assets(context)
+        yield next(results)
+
+    def idle(context: dg.AssetExecutionContext) -> Any:
+        [*df.refresh_assets(context)][:0]
+        yield from ()
+
+    def checkless(context: dg.AssetExecutionContext) -> Any:
+        yield from (each for each in df.refresh_assets(context) if isinstance(each, dg.MaterializeResult))
+
+    for body, fault in (
+        (halfway, "ended before refresh_assets did"),
+        (idle, "left out results of refresh_assets: other, other equals_batch, sales, sales equals_batch, top, top eq"),
+        (checkless, "left out results of refresh_assets: other equals_batch, sales equals_batch, top equals_batch"),
+    ):
+        with pytest.raises(dg.Failure, match=f"step {body.__name__}: its body {fault}"):
+            run(df.maintained_assets(folder)(body))
+
+
+def test_a_body_that_hides_a_failure_fails(folder: Path) -> None:
+    class Failing(Pretended):
+        def run(self, context: object, pipeline: Any, task: Any) -> object:
+            raise dg.Failure("the disk is full", allow_retries=False)
+
+    @df.maintained_assets(folder)
+    def nightly(context: dg.AssetExecutionContext) -> Any:
+        try:
+            yield from df.refresh_assets(context)
+        except dg.Failure as failure:
+            context.log.warning(str(failure))
+
+    with pytest.raises(dg.Failure, match=r"ended before refresh_assets did\. .* or let an error pass"):
+        dg.materialize([nightly], resources={"deltafold": Failing()})
+
+
+def test_a_body_may_return_one_result_or_change_it() -> None:
+    def changed(context: dg.AssetExecutionContext) -> Any:
+        [result] = df.refresh_assets(context)
+        assert isinstance(result, dg.MaterializeResult)
+        return dg.MaterializeResult(metadata={**(result.metadata or {}), "mine": 1}, data_version=result.data_version)
+
+    done = run(revenue(body=changed))
+    [event] = done.get_asset_materialization_events()
+    assert event.materialization.metadata["mine"].value == 1
+
+    async def later(context: dg.AssetExecutionContext) -> None: ...
+
+    with pytest.raises(UsageError, match="its body is asynchronous"):
+        revenue(body=later)
+
+
 def test_what_would_fail_later_is_refused_at_once(folder: Path) -> None:
     """Protects from assets that are absent without a word, and from a check that never runs."""
     with pytest.raises(UsageError, match=r"Write @maintained_assets\(PIPELINES\)"):

@@ -25,7 +25,7 @@ import dagster as dg
 from deltafold.algebra.errors import UsageError
 from deltafold.algebra.results.report import Report
 from deltafold.dagster import metadata
-from deltafold.dagster.step_body import Body, RefreshConfig, Result, complete_body
+from deltafold.dagster.step_body import Body, RefreshConfig, Result, complete_body, record_results
 from deltafold.dagster.storage import Folders
 from deltafold.dagster.task_runner import StepContext, TaskRunner, failures
 from deltafold.dagster.translator import (
@@ -253,7 +253,7 @@ def refresh_assets(context: dg.AssetExecutionContext) -> Iterator[Result]:
         share_of(config.sample or "100%")
     except ValueError as error:
         raise dg.Failure(f"config `sample`: {error}.", allow_retries=False) from None
-    return step_of(context.assets_def).results(context, config)
+    return record_results(context, step_of(context.assets_def).results(context, config))
 
 
 _STEPS: WeakKeyDictionary[Any, Step] = WeakKeyDictionary()
