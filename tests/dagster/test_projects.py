@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,11 @@ def test_a_folder_of_queries_is_a_graph(home: Path, monkeypatch: pytest.MonkeyPa
     assert df.get_asset_key_for_dataset(steps, "paid") == dg.AssetKey(["marts", "paid"])
     [pooled] = df.pipeline_steps(home.parent, pool="lake")
     assert isinstance(pooled.node_def, dg.OpDefinition) and pooled.node_def.pool == "lake"
+    [itself] = df.pipeline_steps(home)
+    assert itself.keys == df.deltafold_assets(home).keys
+    assert df.get_asset_key_for_source(itself, "orders") == dg.AssetKey(["shop", "landed", "orders"])
+    with pytest.raises(UsageError, match=r"source orders: it stands for several assets \(raw/orders, shop/landed/or"):
+        df.get_asset_key_for_source([*steps, itself], "orders")
     assert {key.to_user_string() for key in step.keys} == {
         "raw/orders", "marts/paid", "marts/by_shop", "marts/a_best",
     }  # fmt: skip
@@ -272,6 +278,81 @@ def test_a_dbt_project_has_the_keys_of_dagster_dbt(tmp_path: Path) -> None:
     [spec] = chosen.specs
     assert spec.key == dg.AssetKey(["dbt", "core", "facts"])
     assert {dep.asset_key for dep in spec.deps} == {dg.AssetKey(["lake", "orders"]), dg.AssetKey("crm")}
+
+
+DBT = """\
+#!{python}
+import json, sys
+from pathlib import Path
+project, target = Path.cwd(), Path(sys.argv[sys.argv.index("--target-path") + 1])
+assert sys.argv[1:3] == ["compile", "--full-refresh"], sys.argv
+if not (project / "models" / "one.sql").exists():
+    sys.exit("Compilation Error: one.sql")
+with open(project / "calls", "a") as calls:
+    print("compiled", file=calls)
+content = json.loads((target / "compiled.json").read_text())
+for model in (project / "models").glob("*.sql"):
+    node = content["nodes"]["model.shop.one"] | {{"unique_id": f"model.shop.{{model.stem}}", "name": model.stem}}
+    node |= {{"relation_name": f"`shop`.`{{model.stem}}`", "fqn": ["shop", model.stem]}}
+    content["nodes"][node["unique_id"]] = node
+(target / "manifest.json").write_text(json.dumps(content))
+"""
+
+
+def test_a_dbt_project_is_compiled_while_developing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `prepare_if_dev` of dagster-dbt: only under its variable, only after a change, and only where dbt is."""
+    manifest = compiled(tmp_path, model("one", "select 1 a", "table"))
+    project, kept = manifest.parent.parent, manifest.with_name("compiled.json")
+    manifest.rename(kept)
+    (project / "dbt_project.yml").write_text("name: shop\nmodel-paths: [models]\n")
+    (project / "models").mkdir()
+    (project / "models" / "one.sql").write_text("select 1 a")
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "dbt").write_text(DBT.format(python=sys.executable))
+    (commands / "dbt").chmod(0o755)
+    monkeypatch.setenv(DEVELOPING, "1")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with pytest.raises(DeclarationError, match=r"there is no such file\. Run dbt compile"):
+        df.deltafold_assets(project)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    assert df.deltafold_assets(project).keys == {dg.AssetKey("one")}
+    (project / "models" / "two.sql").write_text("select 2 a")
+    monkeypatch.delenv(DEVELOPING)
+    assert df.deltafold_assets(project).keys == {dg.AssetKey("one")}
+    monkeypatch.setenv(DEVELOPING, "1")
+    for _ in range(2):
+        assert df.deltafold_assets(project).keys == {dg.AssetKey("one"), dg.AssetKey("two")}
+    assert (project / "calls").read_text().split() == ["compiled"] * 2
+    (project / "models" / "one.sql").unlink()
+    with pytest.raises(DeclarationError, match=r"manifest\.json: dbt compile failed\. Compilation Error: one\.sql"):
+        df.deltafold_assets(project)
+    assert manifest.is_file()
+
+
+def test_tests_of_dbt_are_excluded_by_a_selection(tmp_path: Path) -> None:
+    manifest = compiled(tmp_path, model("one", "select 1 a", "table"), model("two", "select 1 a", "table"))
+    content = json.loads(manifest.read_text())
+    for name, of, generic in (("unique_one", "one", "unique"), ("own_one", "one", ""), ("unique_two", "two", "unique")):
+        content["nodes"][name] = {
+            "unique_id": name, "resource_type": "test", "name": name, "fqn": ["shop", name],
+            "compiled_code": "select 1", "attached_node": f"model.shop.{of}",
+            **({"test_metadata": {"name": generic}} if generic else {}),
+        }  # fmt: skip
+    manifest.write_text(json.dumps(content))
+
+    def names(**options: Any) -> set[str]:
+        return {key.name for key in df.deltafold_assets(manifest, **options).check_keys} - {"equals_batch"}
+
+    assert names() == {"unique_one", "own_one", "unique_two"}
+    assert names(exclude="test_name:unique") == {"own_one"}
+    assert names(select="one", exclude=["own_one"]) == {"unique_one"}
+    assert not names(exclude="test_type:data")
+    datasets = df.deltafold_assets(manifest, resource_key=None)
+    graph = dg.Definitions([datasets]).resolve_asset_graph()
+    chosen = df.select_datasets(datasets, select="one", exclude="test_name:unique")
+    assert {key.name for key in chosen.resolve_checks(graph)} == {"equals_batch", "own_one"}
+    assert chosen.resolve(graph) == {dg.AssetKey("one")}
 
 
 @pytest.fixture

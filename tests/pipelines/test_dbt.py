@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -11,6 +13,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
+from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines.dbt import describe_project, load_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project_run import OpenProject, Selection, run_project
@@ -167,3 +170,27 @@ def test_a_project_equals_spark_after_every_change(spark: SparkSession, tmp_path
             assert not difference(spark.table(f"{schema}.by_country").collect(), above.collect())
     finally:
         sql(f"drop database if exists {schema} cascade")
+
+
+def test_a_model_that_changed_after_it_was_compiled_is_a_warning(tmp_path: Path) -> None:
+    """Protects from answers of a query that nobody sees any more in the project."""
+    text = "select 1 a\n"
+    checksum = {"name": "sha256", "checksum": sha256(text.strip().encode()).hexdigest()}
+    of_package = model("theirs", "select 1 a", "table", checksum=checksum, fqn=["other", "theirs"])
+    manifest = compiled(
+        tmp_path, of_package, *(model(name, "select 1 a", "table", checksum=checksum) for name in ("one", "two"))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeltafoldWarning)
+        load_project(manifest)  # the manifest alone
+        project = manifest.parent.parent
+        (project / "dbt_project.yml").write_text("name: shop\n")
+        (project / "models").mkdir()
+        for name in ("one", "two"):
+            (project / "models" / f"{name}.sql").write_text(text)
+        load_project(manifest)
+    (project / "models" / "one.sql").write_text("select 2 a\n")
+    (project / "models" / "two.sql").unlink()
+    changed = r"models/one\.sql, models/two\.sql changed since dbt wrote it, .* Run dbt compile --full-refresh\."
+    with pytest.warns(DeltafoldWarning, match=changed):
+        load_project(manifest)

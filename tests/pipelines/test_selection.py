@@ -37,6 +37,8 @@ NODES = Nodes.of(
         node("marts.report/v1", "marts.kpis"),
         node("marts.report/v2", "marts.kpis"),
         node("web.visits", "raw.events"),
+        Node(id="unique", qualified=("shop", "unique_kpis"), kind="test", reads=("marts.kpis",), generic_test="unique"),
+        Node(id="own", qualified=("shop", "no_loss"), kind="test", reads=("marts.kpis",), tags=("slow",)),
     ]
 )
 MARTS = {"fct_orders", "dim_stores", "kpis", "report/v1", "report/v2"}
@@ -75,6 +77,8 @@ MARTS = {"fct_orders", "dim_stores", "kpis", "report/v1", "report/v2"}
         (["resource_type:seed+1"], [], {"dim_stores"}),
         (["resource_type:model,file:visits", "file:dim_*.sql"], [], {"visits", "dim_stores"}),
         (["package:shop"], ["resource_type:source+"], {"dim_stores"}),
+        (["kpis"], ["test_type:generic"], {"kpis"}),
+        (["kpis"], ["no_loss", "test_name:uniq*"], {"kpis"}),
     ],
 )
 def test_what_is_selected(select: list[str], exclude: list[str], expected: set[str]) -> None:
@@ -89,8 +93,13 @@ def test_what_is_selected(select: list[str], exclude: list[str], expected: set[s
         ("kpis tag:nightl", "", r"tag:nightl: it matches no dataset\. Did you mean `nightly`\?"),
         ("source:raw.order+", "", r"Did you mean `raw\.orders`\?"),
         ("state:modified", "", r"`state` selects nothing here: no earlier manifest is compared\. Known are fqn, tag"),
-        ("test_type:data", "", r"tests run with the datasets that they test\. .* package, group and config\.KEY\."),
+        ("state:modified", "", r"package, group, test_type, test_name and config\.KEY\."),
+        ("test_type:data", "", r"these are tests\. Select what they test; exclude tests"),
+        ("", "test_type:unit", r"it matches no dataset\. Known are data, generic, singular|Did you mean"),
         ("taq:core", "", r"unknown method `taq`\. Did you mean `tag`"),
+        ("confg.meta:core", "", r"unknown method `confg\.meta`\. .*config\.KEY"),
+        (" ", "", r"--select: it is empty\. Leave it out, or name datasets"),
+        ("source:raw", "", r"events and another one are not kept as a table\. .*reads events: source:raw\.events\+"),
         ("config:table", "", r"it has no key\. Write config\.KEY:VALUE"),
         ("config.materialized:tabel", "", r"it matches no dataset\. Did you mean `table`"),
         ("config.owner:shop", "", r"No dataset has a value of `config\.owner`"),
@@ -102,9 +111,19 @@ def test_what_is_selected(select: list[str], exclude: list[str], expected: set[s
             "",
             r"stg_orders is not kept as a table\. Select what reads stg_orders: stg_orders\+",
         ),
-        ("kpis", "kpis", "everything is excluded"),
+        ("kpis", "kpis", "--select kpis: it selects no dataset: everything is excluded"),
+        ("", "shop source:raw", "--exclude shop source:raw: it selects no dataset"),
     ],
 )
 def test_refusals(select: str, exclude: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
         NODES.select([select] if select else [], [exclude] if exclude else [])
+
+
+def test_tests_are_excluded_by_what_dbt_excludes_them_by() -> None:
+    for text, ids in (
+        ("test_type:data", {"own", "unique"}), ("test_type:singular", {"own"}), ("test_name:unique", {"unique"}),
+        ("unique_kpis", {"unique"}), ("tag:slow", {"own"}), ("resource_type:test", {"own", "unique"}),
+    ):  # fmt: skip
+        assert NODES.find_excluded([text]) & {"own", "unique"} == ids, text
+    assert NODES.find_excluded(["kpis+"]) >= {"own", "unique"} and not NODES.find_excluded([])

@@ -37,7 +37,7 @@ from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, ma
 from deltafold.dagster.folders import changed_version, partition_signatures
 from deltafold.dagster.following import refresh_job, update_job
 from deltafold.dagster.partitions import can_be, partitions_by_folder, partitions_of, range_tags, yesterday
-from deltafold.dagster.project_step import ProjectAssets, maintain_project
+from deltafold.dagster.project_step import ProjectAssets, check_name, maintain_project
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
@@ -45,6 +45,7 @@ from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
 from deltafold.pipelines.tasks import MaintainTask
 
 INTERVAL = 30  # seconds between two ticks of a sensor
+MOST_NAMED = 3
 WEEKLY = "0 3 * * 0"
 AssetJob = Any
 """What dg.define_asset_job returns: its class has no public name."""
@@ -189,12 +190,18 @@ def signatures_of(
     partitions: those of the landings; None: of the pipeline. A future day, or one of a week that is not over, is left
     out until there is its partition.
     """
-    signatures: dict[str, Mapping[str, str]] = {}
-    for name, (path, column) in pipeline.folders.items():
-        found = partition_signatures(path, column)
-        possible = partitions_by_folder(pipeline, partitions, [key for key in found if key != UNPARTITIONED], now)
-        signatures[name] = {key: text for key, text in found.items() if key == UNPARTITIONED or key in possible}
-    return signatures
+    return _divide_signatures(pipeline, now, partitions)[0]
+
+
+def _divide_signatures(
+    pipeline: Pipeline, now: datetime, partitions: dg.PartitionsDefinition[str] | None
+) -> tuple[Signatures, Sequence[str]]:
+    """Return what `signatures_of` does, and the keys of the folders that it leaves out, in order."""
+    found = {name: partition_signatures(path, column) for name, (path, column) in pipeline.folders.items()}
+    keys = {key for each in found.values() for key in each if key != UNPARTITIONED}
+    outside = keys.difference(partitions_by_folder(pipeline, partitions, keys, now))
+    inside = {name: {key: each[key] for key in each if key not in outside} for name, each in found.items()}
+    return inside, sorted(outside)
 
 
 def changed_keys(before: Signatures, after: Signatures) -> Sequence[str]:
@@ -264,7 +271,7 @@ def select_datasets(
 ) -> dg.AssetSelection:
     """Return the datasets that a selection in dbt's grammar selects, for a job, a sensor or a schedule.
 
-    Of a project, the sources that it lands for them are selected, too.
+    Of a project, the sources that it lands for them are selected, too, and their tests that are not excluded.
 
     Args:
         assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`; or a project alone.
@@ -299,7 +306,8 @@ def select_datasets(
 def _select_project(project: ProjectAssets, select: Sequence[str], exclude: Sequence[str]) -> dg.AssetSelection:
     if not (select or exclude):
         return dg.AssetSelection.assets(*(project.keys[name] for name in (*project.landings, *project.datasets)))
-    names = Nodes.of(project.project.selectable, dashes="").select(select, exclude)
+    nodes = Nodes.of(project.project.selectable, dashes="")
+    names, left_out = nodes.select(select, exclude), nodes.find_excluded(exclude)
     chosen = [each for each in project.project.datasets if each.relation in names and each.relation in project.datasets]
     if not chosen:
         text = " ".join(select) or "without the excluded ones"
@@ -308,7 +316,16 @@ def _select_project(project: ProjectAssets, select: Sequence[str], exclude: Sequ
             "to the step."
         )
     landed = {name for each in chosen for name in each.reads if name in project.landings}
-    return dg.AssetSelection.assets(*(project.keys[name] for name in (*landed, *(each.relation for each in chosen))))
+    selected = dg.AssetSelection.assets(
+        *(project.keys[name] for name in (*landed, *(each.relation for each in chosen)))
+    )
+    tests = [
+        dg.AssetCheckKey(project.keys[each.relation], check_name(test))
+        for each in chosen
+        for test in each.tests
+        if test.id in left_out
+    ]
+    return selected - dg.AssetSelection.checks(*tests) if tests else selected
 
 
 def selection_schedule(
@@ -447,12 +464,12 @@ def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
         before: Signatures = json.loads(context.cursor or "{}")
         definition = _landed_partitions(dataset, context.repository_def)
         now = datetime.now(UTC)
-        after = signatures_of(pipeline, now, definition)
+        after, outside = _divide_signatures(pipeline, now, definition)
         differing = changed_keys(before, after)
         landed = partitions_by_folder(pipeline, definition, [key for key in differing if key != UNPARTITIONED], now)
         changed = [key for key in differing if key == UNPARTITIONED or key in landed]
         if not changed:
-            return dg.SkipReason(f"No files were added, changed or removed for {', '.join(pipeline.folders)}.")
+            return dg.SkipReason(_explain_rest(pipeline, outside))
         arrivals = request_landing(dataset, changed, context.instance, definition)
         added = [dg.AddDynamicPartitionsRequest(arrivals.definition, arrivals.new_keys)] if arrivals.new_keys else []
         return dg.SensorResult(
@@ -460,6 +477,15 @@ def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
         )
 
     return folders
+
+
+def _explain_rest(pipeline: Pipeline, outside: Sequence[str]) -> str:
+    """Return why there is nothing to land; outside: the keys of folders that no partition lands yet."""
+    text = f"No files were added, changed or removed for {', '.join(pipeline.folders)}"
+    if not outside:
+        return f"{text}."
+    keys = ", ".join(outside[:MOST_NAMED]) + (f" and {len(outside) - MOST_NAMED} more" if outside[MOST_NAMED:] else "")
+    return f"{text} in the partitions so far. No partition has the folders of {keys} (yet)."
 
 
 def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefinition:

@@ -79,9 +79,10 @@ def translate_project(
     checked: bool,
 ) -> ProjectAssets:
     """Return the assets of a project; checked: with `equals_batch`. Raises DeclarationError for a wrong selection."""
-    datasets = project.datasets
+    datasets, left_out = project.datasets, set[str]()
     if select or exclude:
-        chosen = Nodes.of(project.selectable, dashes="").select(select, exclude)
+        nodes = Nodes.of(project.selectable, dashes="")
+        chosen, left_out = nodes.select(select, exclude), nodes.find_excluded(exclude)
         datasets = [each for each in datasets if each.relation in chosen]
     specs = {each.relation: refuse_partitions(translator.get_asset_spec(each)) for each in datasets}
     read = {name for each in datasets for name in each.reads}
@@ -113,7 +114,7 @@ def translate_project(
         if checked and dataset.is_view:
             offered = equals_batch(specs[dataset.relation].key, project.share)
             checks.append(refuse_other_check(offered, translator.get_asset_check_spec(dataset, offered)))
-        for test in dataset.tests:
+        for test in (test for test in dataset.tests if test.id not in left_out):
             name, text = check_name(test), test.description or None
             offered = dg.AssetCheckSpec(name, asset=specs[dataset.relation].key, description=text)
             checks.append(refuse_other_check(offered, translator.get_asset_check_spec(dataset, offered)))

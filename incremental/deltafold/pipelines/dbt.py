@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from deltafold.algebra.errors import DeltafoldWarning
@@ -36,16 +38,20 @@ from deltafold.pipelines.described_project import (
     sort_datasets,
 )
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy, TableOptions, refuse_datasets
-from deltafold.pipelines.selection import Node
+from deltafold.pipelines.selection import Kind, Node
 
 COMPILE = "Run dbt compile --full-refresh"
 KEPT = frozenset({"table", "incremental", "materialized_view"})
 VIEW, EPHEMERAL, INCREMENTAL = "view", "ephemeral", "incremental"
-MODEL, TEST, SELECTABLE = "model", "test", frozenset({"model", "seed", "snapshot"})
+MODEL, TEST, TABLES = "model", "test", frozenset({"model", "seed", "snapshot"})
 META, POLICY = "deltafold", "refresh_policy"
 DAGSTER = "dagster"
 """The key of `meta` with what dagster-dbt reads: asset_key, group, owners."""
 STORAGE = ".warehouse"
+PROJECT_FILE = "dbt_project.yml"
+FOLDERS = {kind: f"{kind}s" for kind in ("model", "seed", "snapshot", "test", "macro")} | {"analysis": "analyses"}
+"""The folders that dbt reads by default; dbt_project.yml names others by KIND-paths."""
+MOST_NAMED = 3
 
 
 class _Config(BaseModel, extra="allow"):
@@ -74,6 +80,24 @@ class _Column(BaseModel):
     description: str = ""
 
 
+class _Checksum(BaseModel):
+    """The checksum of a file, after its text was stripped; of the kind `sha256` if dbt has read all of it."""
+
+    name: str = ""
+    checksum: str = ""
+
+    def fits(self, content: bytes) -> bool:
+        return self.name != "sha256" or self.checksum in (
+            sha256(each).hexdigest() for each in (content.strip(), content)
+        )
+
+
+class _TestMetadata(BaseModel):
+    """The generic test that a test is an instance of."""
+
+    name: str = ""
+
+
 class _Node(BaseModel):
     """A node of a manifest: of a model, all that is read of it; fqn: its package, folders and name."""
 
@@ -93,6 +117,8 @@ class _Node(BaseModel):
     version: str | int | float | None = None
     columns: dict[str, _Column] = {}
     attached_node: str | None = None
+    test_metadata: _TestMetadata | None = None
+    checksum: _Checksum = _Checksum()
 
     @property
     def test(self) -> DescribedTest:
@@ -159,10 +185,11 @@ class _Node(BaseModel):
     def node(self) -> Node:
         """The node as a selection names it."""
         is_dataset = self.resource_type == MODEL and self.config.materialized in KEPT
+        kinds: dict[str, Kind] = {MODEL: "dataset", TEST: "test"}
         return Node(
             id=self.unique_id,
             qualified=self.fqn,
-            kind="dataset" if self.resource_type == MODEL else "other",
+            kind=kinds.get(self.resource_type, "other"),
             tags=self.tags,
             path=self.original_file_path,
             reads=self.depends_on.nodes,
@@ -170,6 +197,7 @@ class _Node(BaseModel):
             config=self.config.model_dump(by_alias=True, exclude_unset=True),
             resource_type=self.resource_type,
             package=self.fqn[0],
+            generic_test=self.test_metadata.name if self.test_metadata else "",
         )
 
 
@@ -241,7 +269,7 @@ class _Manifest(BaseModel):
 
     @property
     def selectable(self) -> tuple[Node, ...]:
-        nodes = [node.node for node in self.nodes.values() if node.resource_type in SELECTABLE]
+        nodes = [node.node for node in self.nodes.values() if node.resource_type in {*TABLES, TEST}]
         return *nodes, *(source.node for source in self.sources.values())
 
 
@@ -271,6 +299,14 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
     if hooked := [model.name for model in models if model.config.pre_hook or model.config.post_hook]:
         warnings.warn(
             f"{manifest}: the hooks of {', '.join(hooked)} are not run. Run what they do after deltafold run.",
+            DeltafoldWarning,
+            stacklevel=2,
+        )
+    if changed := _find_changed(content, folder):
+        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+        warnings.warn(
+            f"{manifest}: {', '.join(changed[:MOST_NAMED])}{more} changed since dbt wrote it, and what it has is "
+            f"maintained. {COMPILE}.",
             DeltafoldWarning,
             stacklevel=2,
         )
@@ -344,12 +380,44 @@ def describe_project(manifest: Path) -> ProjectDescription:
     )
 
 
+def _find_changed(content: _Manifest, folder: Path) -> list[str]:
+    """Return the files of the project's models that are others now, or gone; none where only the manifest is kept."""
+    if not (folder / PROJECT_FILE).is_file():
+        return []
+    own = [node for node in content.nodes.values() if node.fqn[0] == content.metadata.project_name]
+    files = {
+        node.original_file_path: node.checksum for node in own if node.resource_type == MODEL and node.checksum.name
+    }
+
+    def is_same(file: str, checksum: _Checksum) -> bool:
+        try:
+            return checksum.fits((folder / file).read_bytes())
+        except OSError:
+            return False
+
+    return sorted(file for file, checksum in files.items() if file and not is_same(file, checksum))
+
+
+def list_folders(project: Path) -> Sequence[str]:
+    """Return the folders that dbt reads, of a dbt_project.yml; those that it reads by default if it has no such text.
+
+    Raises:
+        DeclarationError: it is no YAML.
+    """
+    try:
+        declared: object = yaml.safe_load(project.read_bytes())
+    except yaml.YAMLError as error:
+        raise DeclarationError(f"{project}: it is no YAML: {error}. Correct it.") from None
+    asked = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+    return [folder for kind, usual in FOLDERS.items() for folder in asked.get(f"{kind}-paths") or [usual]]
+
+
 def _describe_sources(content: _Manifest) -> Iterator[tuple[str, DescribedSource]]:
     """Yield what no model writes: sources, as SOURCE.TABLE, seeds and snapshots, as their names.
 
     Of several packages that have the same name, only the project itself has it without its package before.
     """
-    others = [node for node in content.nodes.values() if node.resource_type in SELECTABLE - {MODEL}]
+    others = [node for node in content.nodes.values() if node.resource_type in TABLES - {MODEL}]
     named = [
         *((f"{source.source_name}.{source.name}", source.package_name, source) for source in content.sources.values()),
         *((node.name, node.fqn[0], node) for node in others),

@@ -8,6 +8,7 @@
 | `source:raw.orders+` | what reads a source |
 | `config.materialized:incremental`, `config.meta.team:shop` | all with a value in their configuration |
 | `resource_type:model`, `file:orders.sql`, `group:finance`, `package:shop` | by these |
+| `test_type:generic`, `test_name:unique`, the name of a test | tests, which `exclude` leaves out in Dagster |
 | `+orders`, `2+orders` | and what it reads, at any depth, or at most this deep |
 | `orders+`, `orders+1` | and what reads it |
 | `@orders` | what reads it, and all that these read |
@@ -36,19 +37,17 @@ if TYPE_CHECKING:
     from deltafold.pipelines.pipeline import Pipeline
     from deltafold.pipelines.project import Dataset, StreamingTable
 
-Kind = Literal["dataset", "source", "other"]
+Kind = Literal["dataset", "source", "test", "other"]
 _ATOM = re.compile(
     r"(?P<at>@)?(?:(?P<up>\d*)\+)?(?:(?P<method>[\w.]+):)?(?P<value>[^+:@]+)(?:\+(?P<down>\d*))?\Z",
     re.DOTALL,
 )
 _WILDCARD = re.compile(r"[*?\[]")
 MOST_LISTED = 12
-METHODS = ("fqn", "tag", "path", "file", "source", "resource_type", "package", "group")
+METHODS = ("fqn", "tag", "path", "file", "source", "resource_type", "package", "group", "test_type", "test_name")
 CONFIG = "config."
 """What the method begins with that asks for a value of the configuration: the path of its keys follows."""
 UNSUPPORTED = {
-    "test_type": "tests run with the datasets that they test",
-    "test_name": "tests run with the datasets that they test",
     "unit_test": "unit tests are run by dbt alone",
     "state": "no earlier manifest is compared",
     "result": "no earlier run is read",
@@ -71,7 +70,7 @@ class Node:
     qualified: its name below those of its project and folders, or of its catalog and schema; tags, and path: of its
     file, from the project's folder; reads: the ids of other nodes; dataset: the name of the dataset that is refreshed
     for it, empty for what is not kept (a source, what is inlined); config: as dbt has it; resource_type, package: of a
-    node of dbt.
+    node of dbt; generic_test: of a test of dbt, the one that it is an instance of.
     """
 
     id: str
@@ -84,11 +83,12 @@ class Node:
     config: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     resource_type: str = ""
     package: str = ""
+    generic_test: str = ""
 
     @property
     def type(self) -> str:
         """Its type, as dbt names it."""
-        return self.resource_type or ("source" if self.kind == "source" else "model")
+        return self.resource_type or (self.kind if self.kind in ("source", "test") else "model")
 
     @property
     def group(self) -> str:
@@ -127,21 +127,33 @@ class Nodes:
 
     def select(self, select: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the selected datasets; raises DeclarationError for a text that matches nothing."""
+        if select and not any(text.split() for text in select):
+            raise DeclarationError(f"{self.dashes}select: it is empty. Leave it out, or name datasets.")
         chosen = self._union(f"{self.dashes}select", select) if select else set(self.by_id)
-        chosen -= self._union(f"{self.dashes}exclude", exclude)
+        chosen -= self.find_excluded(exclude)
         datasets = tuple(node.dataset for node in self.by_id.values() if node.id in chosen and node.dataset)
         if not datasets:
-            text = f"{self.dashes}select {' '.join(select)}"
+            option, texts = ("select", select) if select else ("exclude", exclude)
+            text = f"{self.dashes}{option} {' '.join(texts)}"
             raise DeclarationError(f"{text}: it selects no dataset: {self._explain_none(chosen)}.")
         return datasets
+
+    def find_excluded(self, exclude: Sequence[str]) -> set[str]:
+        """Return the ids of what is excluded, tests among them; raises DeclarationError as `select`."""
+        return self._union(f"{self.dashes}exclude", exclude)
 
     def _explain_none(self, chosen: set[str]) -> str:
         """Return why a selection has no dataset, and the fix."""
         if not chosen:
             return "everything is excluded. Exclude less"
-        first, *others = sorted(self.by_id[id].name for id in chosen)
-        which = f"{first} and {len(others)} others are" if others else f"{first} is"
-        return f"{which} not kept as a table. Select what reads {first}: {first}+"
+        nodes = [self.by_id[id] for id in chosen if self.by_id[id].kind != "test"]
+        if not nodes:
+            return "these are tests. Select what they test; exclude tests that you do not want"
+        first, *others = sorted(nodes, key=lambda node: node.name)
+        rest = f"{len(others)} others" if others[1:] else "another one"
+        which = f"{first.name} and {rest} are" if others else f"{first.name} is"
+        read = f"source:{_source_name(first)}" if first.kind == "source" else first.name
+        return f"{which} not kept as a table. Select what reads {first.name}: {read}+"
 
     def _union(self, option: str, texts: Sequence[str]) -> set[str]:
         """Return the ids that any of the texts selects."""
@@ -187,14 +199,16 @@ class Nodes:
     def _suggest(self, method: str, value: str) -> str:
         """Return a sentence with what was meant."""
         values = {
-            "fqn": (node.name for node in self.by_id.values() if node.kind != "source"),
+            "fqn": (node.name for node in self.by_id.values() if node.kind in ("dataset", "other")),
             "tag": (tag for node in self.by_id.values() for tag in node.tags),
             "path": (node.path for node in self.by_id.values() if node.path),
-            "source": (".".join(node.qualified[-2:]) for node in self.by_id.values() if node.kind == "source"),
+            "source": (_source_name(node) for node in self.by_id.values() if node.kind == "source"),
             "file": (PurePosixPath(node.path).name for node in self.by_id.values() if node.path),
             "resource_type": (node.type for node in self.by_id.values()),
             "package": (node.package for node in self.by_id.values() if node.package),
             "group": (node.group for node in self.by_id.values() if node.group),
+            "test_type": (kind for node in self.by_id.values() for kind in _test_kinds(node)),
+            "test_name": (node.generic_test for node in self.by_id.values() if node.generic_test),
         }
         if method.startswith(CONFIG):
             known = (_config_of(node, method) for node in self.by_id.values() if node.kind != "source")
@@ -217,7 +231,9 @@ def _find_method(option: str, text: str, method: str) -> Callable[[Node, str], b
         raise DeclarationError(f"{option} {text}: `{method}` selects nothing here: {UNSUPPORTED[method]}. {known}.")
     if method == "config":
         raise DeclarationError(f"{option} {text}: it has no key. Write config.KEY:VALUE.")
-    raise DeclarationError(f"{option} {text}: unknown method `{method}`. {suggest_nearest(method, METHODS)}")
+    raise DeclarationError(
+        f"{option} {text}: unknown method `{method}`. {suggest_nearest(method, (*METHODS, 'config.KEY'))}"
+    )
 
 
 def _config_of(node: Node, method: str) -> object:
@@ -285,6 +301,16 @@ def _is_source(node: Node, value: str) -> bool:
     return node.kind == "source" and any(_begins(each, value.split(".")) for each in (parts, parts[1:]))
 
 
+def _source_name(node: Node) -> str:
+    """Return the name of a source as `source:` takes it."""
+    return ".".join(node.qualified[-2:])
+
+
+def _test_kinds(node: Node) -> tuple[str, ...]:
+    """Return the types of a test, as dbt names them; none of another node."""
+    return ("data", "generic" if node.generic_test else "singular") if node.kind == "test" else ()
+
+
 _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
     "fqn": _is_named,
     "tag": _has_tag,
@@ -298,6 +324,8 @@ _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
     "resource_type": lambda node, value: node.type == value,
     "package": lambda node, value: fnmatchcase(node.package.lower(), value) and bool(node.package),
     "group": lambda node, value: fnmatchcase(node.group.lower(), value) and bool(node.group),
+    "test_type": lambda node, value: value in _test_kinds(node),
+    "test_name": lambda node, value: fnmatchcase(node.generic_test.lower(), value) and bool(node.generic_test),
 }
 
 

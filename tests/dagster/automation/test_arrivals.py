@@ -72,6 +72,14 @@ def test_what_was_seen_starts_nothing(tmp_path: Path, instance: dg.DagsterInstan
     second = tick(pipeline, "folders", instance, first.cursor)
     assert not second.run_requests
     assert second.skip_message == "No files were added, changed or removed for sales."
+    for day in ("2013-02-01", "2999-01-01"):  # the partitions are those of January 2013
+        sales.drop(pipeline, day, [(2, "a", 1)])
+    third = tick(pipeline, "folders", instance, first.cursor)
+    assert not third.run_requests
+    assert third.skip_message == (
+        "No files were added, changed or removed for sales in the partitions so far. No partition has the folders of "
+        "2013-02-01, 2999-01-01 (yet)."
+    )
 
 
 def test_a_folder_that_no_partition_can_be_called_after_is_said(tmp_path: Path, instance: dg.DagsterInstance) -> None:
