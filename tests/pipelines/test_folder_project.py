@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from deltafold.algebra.errors import StateError
+from deltafold.algebra.results.report import Verification
 from deltafold.cli import exit_codes, project
 from deltafold.lake.protocol import Lake
 from deltafold.pipelines import catalogue, folder_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import refuse_datasets
 from deltafold.spark import session
+from deltafold.view import View
 from tests.cli.calling import call
 
 DECLARATION = """\
@@ -65,8 +69,13 @@ def rows(spark: SparkSession, lake: Lake, home: Path, name: str) -> list[tuple[o
     return sorted(tuple(row) for row in view.answer().collect())
 
 
-def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory: Lake, home: Path) -> None:
+def test_a_folder_of_queries_is_refreshed_as_one(
+    spark: SparkSession, in_memory: Lake, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each after those that it reads, whatever their names; a selection leaves the others as they are."""
+    before = call("verify", "shop")
+    assert "best: it was never refreshed, so there is nothing to compare" in before.stdout
+    assert before.exit_code == exit_codes.DATA
     assert call("run", "shop", "--select", "by_shop").exit_code == exit_codes.USAGE  # paid was never refreshed
     result = call("run", "shop")
     assert result.exit_code == 0, result.output
@@ -91,6 +100,7 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
     assert "Did you mean `paid`?" in call("run", "shop", "--select", "payd").stderr
     assert '"best": 14' in call("show", "shop/best", "--json").stdout
     assert call("verify", "shop/by_shop").exit_code == 0
+    check_verification(monkeypatch)
     maintained = call("maintain", "shop", "--json")
     assert maintained.exit_code == 0, maintained.output
     maintained = json.loads(maintained.stdout)
@@ -101,6 +111,33 @@ def test_a_folder_of_queries_is_refreshed_as_one(spark: SparkSession, in_memory:
     assert "Did you mean `best`?" in call("show", "shop/bst").stderr
     with pytest.raises(DeclarationError, match=r"it has datasets\. Name one, shop/DATASET"):
         catalogue.load("shop")
+
+
+def check_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All datasets are compared, or those that are selected; one that differs is named, and fails."""
+    equal = call("verify", "shop", "--json")
+    facts = json.loads(equal.stdout)
+    assert equal.exit_code == 0 and facts["datasets"].keys() == QUERIES.keys() and not facts["errors"]
+    assert [line.partition(":")[0] for line in call("verify", "shop", "-s", "+by_shop").stdout.splitlines()] == [
+        "paid", "by_shop",
+    ]  # fmt: skip
+    assert call("verify", "shop/best", "--select", "best").exit_code == exit_codes.USAGE
+    verify = View.verify
+
+    def differ(view: View, share: float = 1.0) -> Verification:
+        if view.name == "unpaid":
+            raise StateError("view unpaid: its answer is gone. Rebuild it.")
+        return (
+            replace(verify(view, share), ok=False, missing=1, sentence="")
+            if view.name == "best"
+            else verify(view, share)
+        )
+
+    monkeypatch.setattr(View, "verify", differ)
+    shown = call("verify", "shop")
+    assert shown.exit_code == exit_codes.UNEQUAL and "FAILED unpaid: view unpaid: its answer is gone" in shown.stdout
+    assert call("verify", "shop", "--exclude", "best").exit_code == exit_codes.DATA
+    monkeypatch.setattr(View, "verify", verify)
 
 
 @pytest.mark.parametrize(

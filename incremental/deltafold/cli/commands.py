@@ -18,7 +18,7 @@ import typer
 
 from deltafold import __version__, telemetry
 from deltafold.cli import project, rendering, scaffold
-from deltafold.cli.exit_codes import BUSY, UNEQUAL, UNEXPECTED, USAGE, Commands, code_of
+from deltafold.cli.exit_codes import BUSY, DATA, UNEQUAL, UNEXPECTED, USAGE, Commands, code_of
 from deltafold.cli.opened import check_range, open_pipeline
 from deltafold.cli.orchestrator import answer_pipes
 from deltafold.cli.rendering import show_progress, show_warnings
@@ -469,15 +469,30 @@ def explain(name: ViewArgument, *, spec: SpecOption = None, dbt: DbtOption = Non
 
 @app.command()
 def verify(
-    name: ViewArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A pipeline, PIPELINE/DATASET, or a project's dataset.")
+    ] = None,
     *,
     sample: SampleOption = "100%",
     spec: SpecOption = None,
     dbt: DbtOption = None,
     tables: TablesOption = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the view with the batch query on the same source versions."""
+    """Compare the view with the batch query on the same source versions; or all datasets of a project, or some.
+
+    Without NAME: those of the spark-pipeline.yml in this folder or around it, or of a dbt project.
+    """
+    if name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
+        from deltafold.pipelines.project_run import Selection
+
+        selection = Selection(select=tuple(select or ()), exclude=tuple(exclude or ()))
+        _verify_project(_project_of(spec, dbt, tables, name), selection, share_of(sample), as_json=as_json)
+        return
+    if select or exclude:
+        raise typer.BadParameter(f"--select and --exclude are for a whole project, and {name} is not. Leave one out.")
     if (dataset := _find_dataset(name, spec, dbt, tables, work="much")) is not None:
         with dataset as view:
             verification = view.verify(share_of(sample))
@@ -487,6 +502,34 @@ def verify(
     _print(asdict(verification), rendering.render_verification(verification), as_json=as_json)
     if not verification.ok:
         raise typer.Exit(UNEQUAL)
+
+
+def _verify_project(
+    opening: AbstractContextManager[tuple[OpenProject, rendering.Say]],
+    selection: Selection,
+    share: float,
+    *,
+    as_json: bool,
+) -> None:
+    with opening as (opened, say):
+        done, faults, never = project.verify_all(opened, selection, share, say)
+    lines = [
+        *(f"{name}: {rendering.render_verification(verification)}" for name, verification in done.items()),
+        *(f"{name}: it was never refreshed, so there is nothing to compare" for name in never),
+        *(f"FAILED {name}: {error}" for name, error in faults.items()),
+    ]
+    facts = {
+        "datasets": {name: asdict(verification) for name, verification in done.items()},
+        "never_refreshed": never,
+        "errors": {name: str(error) for name, error in faults.items()},
+    }
+    _print(facts, "\n".join(lines) or "No dataset is maintained.", as_json=as_json)
+    if not all(verification.ok for verification in done.values()):
+        raise typer.Exit(UNEQUAL)
+    if faults:
+        raise typer.Exit(code_of(next(iter(faults.values()))))
+    if never and not done:
+        raise typer.Exit(DATA)
 
 
 @contextmanager

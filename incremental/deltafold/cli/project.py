@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
+    from deltafold.algebra.results.report import Verification
     from deltafold.algebra.results.upkeep import Upkeep
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.project_run import OpenProject, Selection
     from deltafold.view import View
 
 
@@ -173,6 +174,34 @@ def maintain_all(opened: OpenProject, hours: float, say: Say) -> tuple[list[Upke
         except DeltafoldError as error:
             faults[name] = error
     return done, faults
+
+
+def verify_all(
+    opened: OpenProject, selection: Selection, share: float, say: Say
+) -> tuple[dict[str, Verification], dict[str, Exception], list[str]]:
+    """Compare a share of the keys of the chosen datasets with their queries.
+
+    Returns:
+        results and errors by name, and the names of those that were never refreshed. What each run writes is left out.
+    """
+    opened.check()
+    chosen = selection.work(opened.reads)
+    never = [*opened.open_possible(chosen, create=False)]
+    done: dict[str, Verification] = {}
+    faults: dict[str, Exception] = {}
+    for key, name in ((key, opened.graph.nodes[key].name) for key in map(opened.graph.key, opened.reads.order)):
+        if key in chosen and (refusal := opened.refused.get(key)):
+            faults[name] = refusal.error
+        elif key in chosen and (view := opened.views.get(key)):
+            if view.store.journal.last_complete() is None:
+                never.append(name)
+                continue
+            say(f"{name}: running the batch query for comparison")
+            try:
+                done[name] = view.verify(share)
+            except DeltafoldError as error:
+                faults[name] = error
+    return done, faults, never
 
 
 def status_rows(opened: OpenProject, say: Say, prefix: str = "") -> Iterator[dict[str, Any]]:
