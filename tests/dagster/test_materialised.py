@@ -100,6 +100,9 @@ def test_a_broken_dataset_stops_no_other_and_a_subset_is_refreshed(
     assert df.get_asset_key_for_dataset(datasets, "top") == TOP
     with pytest.raises(UsageError, match=r"dataset tap: these assets have none of this name\. Did you mean `top`"):
         df.get_asset_key_for_dataset([datasets], "tap")
+    assert df.get_asset_key_for_source(datasets, "sales") == dg.AssetKey(["shop", "sales", "landed", "sales"])
+    with pytest.raises(UsageError, match=r"source sale: these assets read none of this name\. Did you mean `sales`"):
+        df.get_asset_key_for_source([datasets], "sale")
 
     def run(*keys: dg.AssetKey, **more) -> dg.ExecuteInProcessResult:
         return dg.materialize(

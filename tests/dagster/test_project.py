@@ -350,6 +350,8 @@ def test_a_name_of_a_source_that_is_misspelt_is_a_warning(tmp_path: Path) -> Non
     assert text == (
         f"source_assets: {tmp_path / 'shop'} has no source `town`, so it maps nothing. Did you mean `towns`?"
     )
+    with pytest.warns(DeltafoldWarning, match="no source `sale`, so it maps nothing"):
+        df.landing_assets(tmp_path / "shop", translator=df.DeltafoldTranslator(source_assets={"sale": "raw/sales"}))
 
 
 def test_a_folder_without_pipelines_is_no_empty_project(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_named_partitions_are_compared_by_content(drop: Drop) -> None:
     assert drop.warehouse.land("orders", ["2"]).removed == ("2",)
     with pytest.raises(SourceError, match=r"no partition '2'. Put its files at .*day=2"):
         drop.warehouse.land("orders", ["2"])
+    with pytest.raises(SourceError, match=r"no partition '2' or 2 others, until '5'. Put files at .*day=2, or for"):
+        drop.warehouse.land("orders", ["1", "2", "4", "5"])
     with pytest.raises(SourceError, match=r"Put its files at .*day=a%2F%25\.$"):
         drop.warehouse.land("orders", ["a/%"])
     assert drop.rows() == Counter({(3, "1"): 1})

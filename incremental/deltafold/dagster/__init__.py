@@ -7,7 +7,7 @@ Take what you need, and no more comes along:
     maintained_assets, refresh_assets, RefreshConfig    the same with a body of yours around the refresh
     landing_assets                          the input files that they land
     watched_table, source_tables            Delta tables that others write
-    get_asset_key_for_dataset               the key of one of them
+    get_asset_key_for_dataset, get_asset_key_for_source    the key of one of them, or of what they read
     DeltafoldTranslator                     keys, groups, owners, tags and sources, for you to override
     SparkResource, SubmittedSpark, PipesSpark, spark_resource    where Spark runs
     MaintainedView, DeltafoldPipeline       the same as components, for defs.yaml
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         TableSource,
         deltafold_assets,
         get_asset_key_for_dataset,
+        get_asset_key_for_source,
         landing_assets,
         maintained_assets,
         maintained_view,
@@ -60,10 +61,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "RefreshConfig", "SparkResource",
-    "SubmittedSpark", "TableSource", "deltafold_assets", "get_asset_key_for_dataset", "landing_assets",
-    "load_definitions", "maintained_assets", "maintained_view", "maintenance_job", "pipeline_jobs",
-    "pipeline_schedules", "pipeline_sensors", "pipeline_steps", "refresh_assets", "select_datasets",
-    "selection_schedule", "source_tables", "spark_resource", "watched_table",
+    "SubmittedSpark", "TableSource", "deltafold_assets", "get_asset_key_for_dataset", "get_asset_key_for_source",
+    "landing_assets", "load_definitions", "maintained_assets", "maintained_view", "maintenance_job",
+    "pipeline_jobs", "pipeline_schedules", "pipeline_sensors", "pipeline_steps", "refresh_assets",
+    "select_datasets", "selection_schedule", "source_tables", "spark_resource", "watched_table",
 ]  # fmt: skip
 
 _MODULES = {
@@ -77,6 +78,7 @@ _MODULES = {
     "TableSource": "maintained",
     "deltafold_assets": "maintained",
     "get_asset_key_for_dataset": "maintained",
+    "get_asset_key_for_source": "maintained",
     "landing_assets": "maintained",
     "load_definitions": "location",
     "maintained_assets": "maintained",

@@ -347,9 +347,20 @@ def pipeline_steps(
     it; the others still load. A pipeline with a schedule has a freshness policy: it warns when one refresh is missing,
     and fails when two in a row are.
 
-    The arguments are those of `deltafold_assets`.
+    A project is one step, that of `deltafold_assets`, whose arguments these are.
     """
     folder, translator = _folder(pipelines), translator or DeltafoldTranslator()
+    if files := find_project(folder):
+        whole = deltafold_assets(
+            folder,
+            translator=translator,
+            equals_batch=equals_batch,
+            retry_policy=retry_policy,
+            pool=pool or files.name,
+            op_tags=op_tags,
+            resource_key=resource_key,
+        )
+        return [whole]
     surveyed = _survey(folder)
     valid = [_with_share(each, asked=equals_batch) for each in surveyed.values() if isinstance(each, Pipeline)]
     translated = survey_datasets(valid, translator, checked=bool(equals_batch))
@@ -483,6 +494,7 @@ def landing_assets(
     if find_project(folder):
         return []  # its step lands them
     surveyed = _survey(folder)
+    translator.check_source_assets(folder, _list_sources(surveyed))
     if skip_invalid:
         surveyed = {name: each for name, each in surveyed.items() if isinstance(each, Pipeline)}
     loaded = _load(folder, surveyed, select, exclude)
@@ -508,6 +520,38 @@ def get_asset_key_for_dataset(assets: dg.AssetsDefinition | Sequence[dg.AssetsDe
     if name not in keys:
         raise UsageError(f"dataset {name}: these assets have none of this name. {suggest_nearest(name, list(keys))}")
     return keys[name]
+
+
+def get_asset_key_for_source(assets: dg.AssetsDefinition | Sequence[dg.AssetsDefinition], name: str) -> dg.AssetKey:
+    """Return the key of the asset of a source, to write it, as `get_asset_key_for_source` of dagster-dbt does.
+
+    Args:
+        assets: results of `deltafold_assets`, `pipeline_steps` or `maintained_view`.
+        name: of the source, as the pipelines declare it; of a dbt project `SOURCE.TABLE`, or that of a seed.
+
+    Raises:
+        UsageError: for a name that none of them reads, or that stands for several assets, and for assets of any other
+            kind.
+    """
+    keys = dict[str, set[dg.AssetKey]]()
+    for step in map(step_of, [assets] if isinstance(assets, dg.AssetsDefinition) else assets):
+        read = [
+            (source, key)
+            for each in step.datasets
+            for source, key in each.sources.items()
+            if source not in each.pipeline.below
+        ]
+        if (project := step.project) is not None:
+            read += [(source, project.keys[source]) for source in project.project.sources]
+        for source, key in read:
+            keys.setdefault(source, set()).add(key)
+    if name not in keys:
+        raise UsageError(f"source {name}: these assets read none of this name. {suggest_nearest(name, list(keys))}")
+    key, *others = sorted(keys[name])
+    if others:
+        named = ", ".join(each.to_user_string() for each in (key, *others))
+        raise UsageError(f"source {name}: it stands for several assets ({named}). Name one, or ask for one dataset.")
+    return key
 
 
 def source_tables(

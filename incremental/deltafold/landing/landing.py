@@ -310,13 +310,12 @@ class FileLander:
     ) -> list[str]:
         if partitions is None:
             return sorted({*present, *recorded})
-        for partition in partitions:
-            if partition not in present and partition not in recorded:
-                raise self._no_partition(partition)
+        if missing := [each for each in partitions if each not in present and each not in recorded]:
+            raise self._no_partition(*missing)
         return list(dict.fromkeys(partitions))
 
-    def _no_partition(self, partition: str) -> SourceError:
-        """Return the error for a partition without files, with the folder that they belong in if there can be one."""
+    def _no_partition(self, partition: str, *others: str) -> SourceError:
+        """Return the error for partitions without files, with the folder that they belong in if there can be one."""
         column = self.files.partition_by
         if column is None:
             return SourceError(
@@ -329,6 +328,9 @@ class FileLander:
             )
         folder = partition.replace("%", "%25").replace("/", "%2F")  # as Hive and Spark escape it
         where = f"{self.files.path}/{column}={folder}"
+        if others:
+            which = f"{partition!r} or {len(others)} others, until {others[-1]!r}"
+            return SourceError(f"source {self.name}: no partition {which}. Put files at {where}, or for the others.")
         return SourceError(f"source {self.name}: no partition {partition!r}. Put its files at {where}.")
 
     def _examine(
