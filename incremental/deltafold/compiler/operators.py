@@ -35,6 +35,7 @@ AGGREGATES = (
     ("mode", "int", "mode"), ("collectlist", "int", "collect_list"), ("collectset", "int", "collect_set"),
     ("listagg", "string", "listagg"), ("approximatepercentile", "int", "approx_percentile"),
     ("hyperloglogplusplus", "int", "approx_count_distinct"), ("skewness", "double", "skewness"),
+    ("regrslope", "double", "regr_slope, regr_intercept, regr_r2, regr_sxx, regr_sxy, regr_syy"),
     ("histogramnumeric", "int", "histogram_numeric and every other"),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 Dagster takes a step of which any subset can be selected for done, whatever its body yields. So a body that breaks off,
 or drops a result, fails here: otherwise a refreshed dataset, or a check that did not pass, would be missing in a green
-run.
+run (D-242).
 """
 
 import functools

@@ -17,7 +17,7 @@
 
 The rules are those of dbt's node selection (docs.getdbt.com, «Syntax overview»). Names are compared without case, as
 Spark does. A text that matches nothing is refused: dbt warns, and runs less than was meant. So is a method of dbt that
-asks for what is not known here, such as the state of an earlier run.
+asks for what is not known here, such as the state of an earlier run. Tests are nodes that are only excluded (D-243).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wrap the calls into Spark's Catalyst that the other packages need, through Py4J (D-001).
+"""Wrap the calls into Spark's Catalyst that the other packages need, through Py4J (D-001, D-245).
 
 Spark's internals change between releases, so Spark is pinned and these calls are kept together. `J` marks an opaque JVM
 object; only `language/` and `dataflow/lowering.py` use its methods. `JavaError` lists the exceptions of such a call.
