@@ -14,8 +14,8 @@
 | an answer of such an F | F(after ⋉ K) − view ⋉ K, where the stored view shows K (`change_of_stored`) |
 | a window that looks back | of both, only the rows that do not precede the first changed one (window_order.py) |
 
-pruning.py restricts the reads of `before` and `after`, without changing an answer. It is evaluated at each refresh, since
-the terms depend on what changed (D-244).
+pruning.py restricts the reads of `before` and `after`, without changing an answer. All is evaluated at each refresh,
+since the terms depend on what changed (D-244).
 """
 
 from __future__ import annotations
