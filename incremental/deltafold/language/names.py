@@ -15,7 +15,7 @@ from deltafold.algebra.plan import Column
 from deltafold.spark import catalyst
 from deltafold.spark.catalyst import J
 
-# Spark numbers these across queries
+# Spark numbers these across queries (D-246)
 ATTRIBUTE_NUMBER = re.compile(r"#\d+L?|(?<=\bUnionLoop )\d+|(?<=\bUnionLoopRef )\d+|(?<=\bCTERelation(?:Def|Ref) )\d+")
 
 

@@ -35,6 +35,7 @@ from pyspark.sql.types import StructType
 from deltafold.algebra.errors import DeltafoldError, MissingPackageError, QueryError
 from deltafold.algebra.sqltext import quoted, table_name_of
 from deltafold.language.mentions import name_parts
+from deltafold.language.names import renumber
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import (
     Dataset,
@@ -539,8 +540,8 @@ def _text_of(spark: SparkSession, query: J, statement: str) -> str | None:
 
 
 def _describe_plan(plan: J) -> str:
-    """Return a parsed plan as text, without the numbers of its columns, which each parsing chooses."""
-    return re.sub(r"#\d+", "", str(plan.toString()))
+    """Return a parsed plan as text, without the numbers of its columns that each parsing chooses."""
+    return renumber(str(plan.toString()))
 
 
 def _sql_name(parts: Iterable[object]) -> str:
