@@ -161,6 +161,13 @@ def test_a_body_may_return_one_result_or_change_it() -> None:
     [event] = done.get_asset_materialization_events()
     assert event.materialization.metadata["mine"].value == 1
 
+    def unversioned(context: dg.AssetExecutionContext) -> Any:
+        for result in df.refresh_assets(context):
+            yield dg.MaterializeResult(asset_key=result.asset_key)
+
+    with pytest.raises(dg.Failure, match="its body made a result without a data version"):
+        run(revenue(body=unversioned))
+
     async def later(context: dg.AssetExecutionContext) -> None: ...
 
     with pytest.raises(UsageError, match="its body is asynchronous"):

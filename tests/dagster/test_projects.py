@@ -18,7 +18,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import SparkSession
 
 import deltafold.dagster as df
-from deltafold.algebra.errors import StateError, UsageError
+from deltafold.algebra.errors import DeltafoldWarning, StateError, UsageError
 from deltafold.dagster.dataset_step import step_of
 from deltafold.dagster.describing import DEVELOPING
 from deltafold.dagster.resources import HOST_VARIABLE
@@ -285,7 +285,7 @@ DBT = """\
 import json, sys
 from pathlib import Path
 project, target = Path.cwd(), Path(sys.argv[sys.argv.index("--target-path") + 1])
-assert sys.argv[1:3] == ["compile", "--full-refresh"], sys.argv
+assert sys.argv[1:4] == ["--quiet", "compile", "--full-refresh"], sys.argv
 if not (project / "models" / "one.sql").exists():
     sys.exit("Compilation Error: one.sql")
 with open(project / "calls", "a") as calls:
@@ -313,13 +313,17 @@ def test_a_dbt_project_is_compiled_while_developing(tmp_path: Path, monkeypatch:
     (commands / "dbt").chmod(0o755)
     monkeypatch.setenv(DEVELOPING, "1")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with pytest.raises(DeclarationError, match=r"there is no such file\. Run dbt compile"):
+    with (
+        pytest.raises(DeclarationError, match=r"there is no such file\. Run dbt compile"),
+        pytest.warns(DeltafoldWarning, match="files of the project are newer, and there is no dbt to compile them"),
+    ):
         df.deltafold_assets(project)
     monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
     assert df.deltafold_assets(project).keys == {dg.AssetKey("one")}
     (project / "models" / "two.sql").write_text("select 2 a")
     monkeypatch.delenv(DEVELOPING)
-    assert df.deltafold_assets(project).keys == {dg.AssetKey("one")}
+    with pytest.warns(DeltafoldWarning, match=r"models/two\.sql changed since dbt wrote it"):
+        assert df.deltafold_assets(project).keys == {dg.AssetKey("one")}
     monkeypatch.setenv(DEVELOPING, "1")
     for _ in range(2):
         assert df.deltafold_assets(project).keys == {dg.AssetKey("one"), dg.AssetKey("two")}
@@ -337,6 +341,7 @@ def test_tests_of_dbt_are_excluded_by_a_selection(tmp_path: Path) -> None:
         content["nodes"][name] = {
             "unique_id": name, "resource_type": "test", "name": name, "fqn": ["shop", name],
             "compiled_code": "select 1", "attached_node": f"model.shop.{of}",
+            "depends_on": {"nodes": [f"model.shop.{of}"]},
             **({"test_metadata": {"name": generic}} if generic else {}),
         }  # fmt: skip
     manifest.write_text(json.dumps(content))
@@ -348,11 +353,19 @@ def test_tests_of_dbt_are_excluded_by_a_selection(tmp_path: Path) -> None:
     assert names(exclude="test_name:unique") == {"own_one"}
     assert names(select="one", exclude=["own_one"]) == {"unique_one"}
     assert not names(exclude="test_type:data")
+    assert names(exclude="one,test_type:generic") == {"own_one", "unique_two"}
+    for select in ([], "", [" "]):
+        with pytest.raises(DeclarationError, match=r"select: it is empty\. Leave it out"):
+            df.deltafold_assets(manifest, select=select)
     datasets = df.deltafold_assets(manifest, resource_key=None)
     graph = dg.Definitions([datasets]).resolve_asset_graph()
     chosen = df.select_datasets(datasets, select="one", exclude="test_name:unique")
     assert {key.name for key in chosen.resolve_checks(graph)} == {"equals_batch", "own_one"}
     assert chosen.resolve(graph) == {dg.AssetKey("one")}
+    less = df.deltafold_assets(manifest, resource_key=None, exclude="test_name:unique")
+    nightly = df.selection_schedule(less, name="nightly", cron_schedule="0 3 * * *", exclude="test_type:data")
+    job = dg.Definitions([less], schedules=[nightly]).resolve_job_def("nightly")
+    assert {key.name for key in job.asset_layer.asset_graph.asset_check_keys} >= {"equals_batch"}
 
 
 @pytest.fixture

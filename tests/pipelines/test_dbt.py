@@ -191,6 +191,41 @@ def test_a_model_that_changed_after_it_was_compiled_is_a_warning(tmp_path: Path)
         load_project(manifest)
     (project / "models" / "one.sql").write_text("select 2 a\n")
     (project / "models" / "two.sql").unlink()
-    changed = r"models/one\.sql, models/two\.sql changed since dbt wrote it, .* Run dbt compile --full-refresh\."
+    (project / "models" / "more").mkdir()
+    (project / "models" / "more" / "three.sql").write_text("select 3 a")
+    changed = r"models/more/three\.sql, models/one\.sql, models/two\.sql changed since dbt wrote it, .* Run dbt comp"
     with pytest.warns(DeltafoldWarning, match=changed):
         load_project(manifest)
+
+
+def test_a_macro_and_a_test_that_changed_are_a_warning(tmp_path: Path) -> None:
+    manifest = compiled(tmp_path)
+    content, macros = (
+        json.loads(manifest.read_text()),
+        ("{% macro a() %}1{% endmacro %}", "{% macro b() %}2{% endmacro %}"),
+    )
+    content["macros"] = {
+        f"macro.shop.{number}": {"package_name": "shop", "original_file_path": "macros/all.sql", "macro_sql": text}
+        for number, text in enumerate(macros)
+    }
+    content["nodes"]["test.shop.own"] = {
+        "unique_id": "test.shop.own", "resource_type": "test", "name": "own", "fqn": ["shop", "own"],
+        "original_file_path": "tests/own.sql",
+        "checksum": {"name": "sha256", "checksum": sha256(b"select 1").hexdigest()},
+    }  # fmt: skip
+    content["disabled"] = {"model.shop.off": [{"original_file_path": "models/off.sql"}]}
+    manifest.write_text(json.dumps(content))
+    project = manifest.parent.parent
+    files = {"dbt_project.yml": "name: shop\n", "macros/all.sql": "\n".join(macros), "tests/own.sql": "select 1\n",
+             "models/off.sql": "select 1"}  # fmt: skip
+    for name, text in files.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeltafoldWarning)
+        load_project(manifest)
+    for name, text in (("macros/all.sql", macros[0] + "{% macro b() %}3{% endmacro %}"), ("tests/own.sql", "select 2")):
+        (project / name).write_text(text)
+        with pytest.warns(DeltafoldWarning, match=f"{name} changed since dbt wrote it"):
+            load_project(manifest)
+        (project / name).write_text(files[name])

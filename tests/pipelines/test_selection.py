@@ -112,7 +112,8 @@ def test_what_is_selected(select: list[str], exclude: list[str], expected: set[s
             r"stg_orders is not kept as a table\. Select what reads stg_orders: stg_orders\+",
         ),
         ("kpis", "kpis", "--select kpis: it selects no dataset: everything is excluded"),
-        ("", "shop source:raw", "--exclude shop source:raw: it selects no dataset"),
+        ("", "shop source:raw", "--exclude shop source:raw: it selects no dataset: everything is excluded"),
+        ("", "tag:nightly,web", r"--exclude tag:nightly,web: no dataset matches all parts of it"),
     ],
 )
 def test_refusals(select: str, exclude: str, message: str) -> None:
@@ -126,4 +127,5 @@ def test_tests_are_excluded_by_what_dbt_excludes_them_by() -> None:
         ("unique_kpis", {"unique"}), ("tag:slow", {"own"}), ("resource_type:test", {"own", "unique"}),
     ):  # fmt: skip
         assert NODES.find_excluded([text]) & {"own", "unique"} == ids, text
-    assert NODES.find_excluded(["kpis+"]) >= {"own", "unique"} and not NODES.find_excluded([])
+    assert NODES.find_excluded(["kpis"]) >= {"own", "unique"} and not NODES.find_excluded([])
+    assert NODES.find_excluded(["kpis,test_type:generic"]) == {"unique"}

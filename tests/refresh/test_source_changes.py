@@ -44,6 +44,15 @@ def test_reports_count_the_rows_that_changed(shop: MemorySandbox, query: str) ->
     assert checked(view).change_rows == CHANGED[query]
 
 
+def test_rows_that_change_the_answer_and_no_state_are_counted(shop: MemorySandbox) -> None:
+    """Protects from «0 changed rows» of an answer that lost some: the state is of the join's other input."""
+    view = shop.view("select id, n from t left join (select k, count(*) n from d group by k) s using (k)")
+    checked(view)
+    shop.sql("delete from {t} where id in (4, 8)")
+    report = checked(view)
+    assert (report.change_rows, report.groups) == (2, 0)
+
+
 @pytest.mark.parametrize(
     "query", every(2, ["select id, name, v from t join d using (k)", "select k, max(v) m from t group by k"])
 )

@@ -313,7 +313,10 @@ def _project_of(
     """Return the project that the options name, not yet opened; name: a pipeline with datasets; work: what for."""
     if name is not None:
         if spec or dbt or tables:
-            raise typer.BadParameter("--spec, --dbt and --tables are for other projects. Leave NAME or them out.")
+            raise typer.BadParameter(
+                f"{name}: --spec, --dbt and --tables are for other projects. Leave the name or them out; quote several "
+                'names of one option, --exclude "a b".'
+            )
         return project.open_folder_project(name, work=work)
     if spec is not None and dbt is not None:
         raise typer.BadParameter("--dbt: it cannot be combined with --spec. Remove one of them.")
@@ -504,6 +507,11 @@ def verify(
         raise typer.Exit(UNEQUAL)
 
 
+def _begin_with_name(name: str, text: str) -> str:
+    """Return what is said of a dataset, with its name before it if it does not begin with that."""
+    return text if text.startswith(f"{name}: ") else f"{name}: {text}"
+
+
 def _verify_project(
     opening: AbstractContextManager[tuple[OpenProject, rendering.Say]],
     selection: Selection,
@@ -514,7 +522,7 @@ def _verify_project(
     with opening as (opened, say):
         done, faults, never = project.verify_all(opened, selection, share, say)
     lines = [
-        *(f"{name}: {rendering.render_verification(verification)}" for name, verification in done.items()),
+        *(_begin_with_name(name, rendering.render_verification(verification)) for name, verification in done.items()),
         *(f"{name}: it was never refreshed, so there is nothing to compare" for name in never),
         *(f"FAILED {name}: {error}" for name, error in faults.items()),
     ]

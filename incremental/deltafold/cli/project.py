@@ -42,8 +42,8 @@ def locate_spec(spec: Path | None, folder: Path) -> Path:
     if (found := find_spec(folder)) is not None:
         return found
     raise DeclarationError(
-        f"{folder}: there is no {SPEC_NAMES[0]} in it or around it. Name a pipeline (deltafold run NAME), a "
-        "specification (--spec FILE), or the manifest of a dbt project (--dbt target/manifest.json)."
+        f"{folder}: there is no {SPEC_NAMES[0]} in it or around it. Name a pipeline, a specification (--spec FILE), or "
+        "the manifest of a dbt project (--dbt target/manifest.json)."
     )
 
 

@@ -41,7 +41,7 @@ from deltafold.dagster.project_step import ProjectAssets, check_name, maintain_p
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.pipelines.catalogue import DeclarationError, Pipeline
-from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
+from deltafold.pipelines.selection import Nodes, find_pipelines, read_texts
 from deltafold.pipelines.tasks import MaintainTask
 
 INTERVAL = 30  # seconds between two ticks of a sensor
@@ -283,7 +283,7 @@ def select_datasets(
         UsageError: for assets of any other kind; two datasets have one name; a project is not alone.
     """
     steps = [step_of(each) for each in assets]
-    wanted = as_texts(select), as_texts(exclude)
+    wanted = read_texts(select, exclude)
     for project in (step.project for step in steps if step.project):
         if len(steps) > 1:
             raise UsageError(
@@ -319,11 +319,12 @@ def _select_project(project: ProjectAssets, select: Sequence[str], exclude: Sequ
     selected = dg.AssetSelection.assets(
         *(project.keys[name] for name in (*landed, *(each.relation for each in chosen)))
     )
+    checks = {(check.asset_key, check.name) for check in project.checks}  # a step may leave tests out, too
     tests = [
         dg.AssetCheckKey(project.keys[each.relation], check_name(test))
         for each in chosen
         for test in each.tests
-        if test.id in left_out
+        if test.id in left_out and (project.datasets[each.relation].key, check_name(test)) in checks
     ]
     return selected - dg.AssetSelection.checks(*tests) if tests else selected
 
@@ -485,7 +486,7 @@ def _explain_rest(pipeline: Pipeline, outside: Sequence[str]) -> str:
     if not outside:
         return f"{text}."
     keys = ", ".join(outside[:MOST_NAMED]) + (f" and {len(outside) - MOST_NAMED} more" if outside[MOST_NAMED:] else "")
-    return f"{text} in the partitions so far. No partition has the folders of {keys} (yet)."
+    return f"{text} in folders that a partition lands. No partition so far lands those of {keys}."
 
 
 def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefinition:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +16,9 @@ from pathlib import Path
 import dagster as dg
 from filelock import FileLock
 
+from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines.catalogue import DeclarationError
-from deltafold.pipelines.dbt import list_folders
+from deltafold.pipelines.dbt import COMPILE, list_folders
 from deltafold.pipelines.described_project import ProjectDescription
 from deltafold.pipelines.project_files import DBT_PROJECT, ProjectFiles
 from deltafold.spark.cache import cache_folder
@@ -48,8 +50,11 @@ def _find_command(files: ProjectFiles) -> Sequence[str] | None:
             return (sys.executable, "-m", "deltafold", "dry-run", "--spec", str(files.path), "--describe")
         case "dbt" if _is_outdated(files):
             beside = Path(sys.executable).with_name("dbt")
-            dbt = str(beside) if beside.is_file() else shutil.which("dbt")
-            return (dbt, "compile", "--full-refresh", "--target-path", str(files.path.parent)) if dbt else None
+            if dbt := str(beside) if beside.is_file() else shutil.which("dbt"):
+                return (dbt, "--quiet", "compile", "--full-refresh", "--target-path", str(files.path.parent))
+            text = f"{files.path}: files of the project are newer, and there is no dbt to compile them. {COMPILE}."
+            warnings.warn(text, DeltafoldWarning, stacklevel=2)
+            return None
         case _:
             return None
 
@@ -85,9 +90,10 @@ def _list_files(project: Path) -> Iterator[Path]:
 
 def _run(command: Sequence[str], files: ProjectFiles) -> None:
     folder = files.path.parent.parent if files.kind == "dbt" else files.path.parent
-    said = f"dbt {command[1]}" if files.kind == "dbt" else "deltafold dry-run --describe"
+    said = "dbt compile" if files.kind == "dbt" else "deltafold dry-run --describe"
     dg.get_dagster_logger().info(f"{files.path}: its project changed, so {said} describes it again.")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    plain = {**os.environ, "DBT_USE_COLORS": "false"}
+    done = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = "\n".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-LAST_LINES:])
         raise DeclarationError(f"{files.path}: {said} failed. {lines}")

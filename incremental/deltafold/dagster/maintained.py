@@ -4,6 +4,7 @@ Nothing else comes along: no job, schedule, sensor, executor or resource. Buildi
 imports no Spark.
 """
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,7 +41,7 @@ from deltafold.pipelines.declaration.values import check_share
 from deltafold.pipelines.described_project import DescribedDataset
 from deltafold.pipelines.inline import declare_pipeline
 from deltafold.pipelines.project_files import find_project
-from deltafold.pipelines.selection import Nodes, as_texts, find_pipelines
+from deltafold.pipelines.selection import Nodes, find_pipelines, read_texts
 
 if TYPE_CHECKING:
     from deltafold.pipelines.inline import Query
@@ -249,8 +250,7 @@ def deltafold_assets(
         assets = translate_project(
             files,
             replace(described, share=_check_share(described.share, asked=equals_batch)),
-            as_texts(select),
-            as_texts(exclude),
+            *read_texts(select, exclude),
             translator,
             checked=bool(equals_batch),
         )
@@ -281,7 +281,8 @@ def deltafold_assets(
 
 def _mark(select: str | Sequence[str] | None, exclude: str | Sequence[str]) -> str:
     """Return the end of a step's name that tells its selection from others of the same folder; empty without one."""
-    texts = (*as_texts(select), "", *as_texts(exclude))
+    chosen, excluded = read_texts(select, exclude)
+    texts = (*chosen, "", *excluded)
     return f"_{sha256(repr(texts).encode()).hexdigest()[:6]}" if any(texts) else ""
 
 
@@ -333,6 +334,7 @@ def maintained_assets(
 def pipeline_steps(
     pipelines: str | Path | None = None,
     *,
+    tables: str | None = None,
     translator: DeltafoldTranslator | None = None,
     equals_batch: bool | str = True,
     retry_policy: dg.RetryPolicy | None = CRASHES,
@@ -350,9 +352,10 @@ def pipeline_steps(
     A project is one step, that of `deltafold_assets`, whose arguments these are.
     """
     folder, translator = _folder(pipelines), translator or DeltafoldTranslator()
-    if files := find_project(folder):
+    if files := find_project(folder, tables):
         whole = deltafold_assets(
             folder,
+            tables=tables,
             translator=translator,
             equals_batch=equals_batch,
             retry_policy=retry_policy,
@@ -546,7 +549,11 @@ def get_asset_key_for_source(assets: dg.AssetsDefinition | Sequence[dg.AssetsDef
         for source, key in read:
             keys.setdefault(source, set()).add(key)
     if name not in keys:
-        raise UsageError(f"source {name}: these assets read none of this name. {suggest_nearest(name, list(keys))}")
+        fix = suggest_nearest(name, list(keys))
+        with contextlib.suppress(UsageError):
+            get_asset_key_for_dataset(assets, name)
+            fix = "It is a dataset: get_asset_key_for_dataset has its key."
+        raise UsageError(f"source {name}: these assets read none of this name. {fix}")
     key, *others = sorted(keys[name])
     if others:
         named = ", ".join(each.to_user_string() for each in (key, *others))
@@ -674,8 +681,9 @@ def _load(
 ) -> list[Pipeline]:
     """Return the selected pipelines of a folder, each before its readers."""
     names = tuple(surveyed)
-    if select or exclude:
-        names = Nodes.of(find_pipelines(surveyed), dashes="").select(as_texts(select), as_texts(exclude))
+    texts = read_texts(select, exclude)
+    if any(texts):
+        names = Nodes.of(find_pipelines(surveyed), dashes="").select(*texts)
     invalid = (folder / name for name in names if isinstance(surveyed[name], DeclarationError))
     if project := next(filter(folder_project.is_project, invalid), None):
         raise DeclarationError(

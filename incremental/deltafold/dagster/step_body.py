@@ -24,6 +24,12 @@ Body = Callable[..., Any]
 """A function of `context`, and of a config and resources as of any asset, that yields the results of a step."""
 
 
+UNVERSIONED = (
+    "made a result without a data version, so readers would take an unchanged dataset for a new one. Give it "
+    "data_version=result.data_version, or add metadata by context.add_asset_metadata."
+)
+
+
 class RefreshConfig(dg.Config):
     """Configuration of the refreshes and checks in one run; the config of a body is derived from it."""
 
@@ -74,6 +80,11 @@ def complete_body(step: str, body: Body, resource_key: str | None) -> Body:
         yielded = set[_Key]()
         for result in _each(results):
             yielded.add(_key_of(result, context))
+            if (
+                isinstance(result, dg.MaterializeResult)
+                and cast("dg.MaterializeResult[Any]", result).data_version is None
+            ):
+                raise dg.Failure(f"step {step}: its body {UNVERSIONED}", allow_retries=False)
             yield result
         if fault := _find_fault(_MADE.get(context), yielded):
             raise dg.Failure(f"step {step}: its body {fault}", allow_retries=False)

@@ -17,8 +17,8 @@ A selection names all of these nodes, as it does for dbt; only datasets are refr
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -52,6 +52,7 @@ PROJECT_FILE = "dbt_project.yml"
 FOLDERS = {kind: f"{kind}s" for kind in ("model", "seed", "snapshot", "test", "macro")} | {"analysis": "analyses"}
 """The folders that dbt reads by default; dbt_project.yml names others by KIND-paths."""
 MOST_NAMED = 3
+READ = "sha256"
 
 
 class _Config(BaseModel, extra="allow"):
@@ -81,15 +82,26 @@ class _Column(BaseModel):
 
 
 class _Checksum(BaseModel):
-    """The checksum of a file, after its text was stripped; of the kind `sha256` if dbt has read all of it."""
+    """The checksum of a file, after its text was stripped; of the kind READ if dbt has read all of it."""
 
     name: str = ""
     checksum: str = ""
 
     def fits(self, content: bytes) -> bool:
-        return self.name != "sha256" or self.checksum in (
-            sha256(each).hexdigest() for each in (content.strip(), content)
-        )
+        return self.checksum in (sha256(each).hexdigest() for each in (content.strip(), content))
+
+
+class _Macro(BaseModel):
+    package_name: str = ""
+    original_file_path: str = ""
+    macro_sql: str = ""
+
+    def is_in(self, content: bytes) -> bool:
+        return self.macro_sql.strip().encode() in content
+
+
+class _Disabled(BaseModel):
+    original_file_path: str = ""
 
 
 class _TestMetadata(BaseModel):
@@ -266,6 +278,8 @@ class _Manifest(BaseModel):
     nodes: dict[str, _Node]
     sources: dict[str, _Source] = {}
     groups: dict[str, _Group] = {}
+    macros: dict[str, _Macro] = {}
+    disabled: dict[str, tuple[_Disabled, ...]] = {}
 
     @property
     def selectable(self) -> tuple[Node, ...]:
@@ -381,25 +395,42 @@ def describe_project(manifest: Path) -> ProjectDescription:
 
 
 def _find_changed(content: _Manifest, folder: Path) -> list[str]:
-    """Return the files of the project's models that are others now, or gone; none where only the manifest is kept."""
-    if not (folder / PROJECT_FILE).is_file():
-        return []
-    own = [node for node in content.nodes.values() if node.fqn[0] == content.metadata.project_name]
-    files = {
-        node.original_file_path: node.checksum for node in own if node.resource_type == MODEL and node.checksum.name
-    }
+    """Return the files of the project's models, tests and macros that are others now, new or gone.
 
-    def is_same(file: str, checksum: _Checksum) -> bool:
+    None where only the manifest is kept. It has no text of YAML files and of variables.
+    """
+    project, own = folder / PROJECT_FILE, content.metadata.project_name
+    if not project.is_file():
+        return []
+    checks = defaultdict[str, list[Callable[[bytes], bool]]](list)
+    for node in content.nodes.values():
+        if node.fqn[0] == own and node.resource_type in (MODEL, TEST) and node.checksum.name == READ:
+            checks[node.original_file_path].append(node.checksum.fits)
+    for macro in content.macros.values():
+        if macro.package_name == own:
+            checks[macro.original_file_path].append(macro.is_in)
+
+    def is_same(file: str) -> bool:
         try:
-            return checksum.fits((folder / file).read_bytes())
+            text = (folder / file).read_bytes()
         except OSError:
             return False
+        return all(fits(text) for fits in checks[file])
 
-    return sorted(file for file, checksum in files.items() if file and not is_same(file, checksum))
+    disabled = (node.original_file_path for nodes in content.disabled.values() for node in nodes)
+    known = {*(node.original_file_path for node in content.nodes.values()), *disabled}
+    added = () if (folder / ".dbtignore").exists() else _list_models(folder, project)
+    return sorted([*(file for file in checks if not is_same(file)), *(file for file in added if file not in known)])
 
 
-def list_folders(project: Path) -> Sequence[str]:
-    """Return the folders that dbt reads, of a dbt_project.yml; those that it reads by default if it has no such text.
+def _list_models(folder: Path, project: Path) -> Iterator[str]:
+    """Yield the files of models in SQL, from the folder of their project."""
+    for models in list_folders(project, ("model",)):
+        yield from (file.relative_to(folder).as_posix() for file in (folder / models).rglob("*.sql"))
+
+
+def list_folders(project: Path, kinds: Collection[str] = FOLDERS) -> Sequence[str]:
+    """Return the folders that dbt reads for some kinds, of a dbt_project.yml; the usual ones if it names none.
 
     Raises:
         DeclarationError: it is no YAML.
@@ -409,7 +440,7 @@ def list_folders(project: Path) -> Sequence[str]:
     except yaml.YAMLError as error:
         raise DeclarationError(f"{project}: it is no YAML: {error}. Correct it.") from None
     asked = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
-    return [folder for kind, usual in FOLDERS.items() for folder in asked.get(f"{kind}-paths") or [usual]]
+    return [folder for kind in kinds for folder in asked.get(f"{kind}-paths") or [FOLDERS[kind]]]
 
 
 def _describe_sources(content: _Manifest) -> Iterator[tuple[str, DescribedSource]]:

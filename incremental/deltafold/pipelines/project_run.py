@@ -118,6 +118,9 @@ def _refuse_stream(relation: Relation, options: Mapping[str, Any]) -> NoReturn:
     raise QueryError(f"query: it reads {relation.sql} as a stream. Read it as a table.")
 
 
+NO_TABLE_AT_PATH = frozenset({"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND"})
+
+
 @dataclass
 class OpenProject:
     """A project on a running Spark: its warehouse and a view for each opened dataset, by complete name.
@@ -197,11 +200,20 @@ class OpenProject:
         try:
             return self.spark.table(relation.sql).schema
         except PySparkException as error:
+            if relation.is_path and self.project.tables and error.getCondition() in NO_TABLE_AT_PATH:
+                path = relation.parts[-1]
+                raise QueryError(
+                    f"query: it reads the source {'.'.join(path.split('/')[-2:])}, and {path} is no Delta table. Write "
+                    "one there, or correct --tables."
+                ) from error
             if not (name := unknown_table(error)):
                 raise
-            near = suggest_nearest(relation.written[-1], [node.name for node in self.graph.nodes.values()])
+            sources = {node.name for node in self.project.nodes or () if node.kind in ("source", "other")}
+            fix = "It is a source: run where the catalog has it, or name the folder of such tables by --tables DIR."
+            if relation.parts[-1] not in sources:
+                fix = suggest_nearest(relation.written[-1], [node.name for node in self.graph.nodes.values()])
             raise QueryError(
-                f"query: it reads {name}, which is not a dataset and not a table of the catalog. {near}"
+                f"query: it reads {name}, which is not a dataset and not a table of the catalog. {fix}"
             ) from error
 
     def check(self) -> None:

@@ -127,15 +127,16 @@ class Nodes:
 
     def select(self, select: Sequence[str], exclude: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the selected datasets; raises DeclarationError for a text that matches nothing."""
-        if select and not any(text.split() for text in select):
-            raise DeclarationError(f"{self.dashes}select: it is empty. Leave it out, or name datasets.")
+        if select:
+            _refuse_empty(f"{self.dashes}select", select)
         chosen = self._union(f"{self.dashes}select", select) if select else set(self.by_id)
         chosen -= self.find_excluded(exclude)
         datasets = tuple(node.dataset for node in self.by_id.values() if node.id in chosen and node.dataset)
         if not datasets:
             option, texts = ("select", select) if select else ("exclude", exclude)
             text = f"{self.dashes}{option} {' '.join(texts)}"
-            raise DeclarationError(f"{text}: it selects no dataset: {self._explain_none(chosen)}.")
+            why = self._explain_none(chosen if select else set())
+            raise DeclarationError(f"{text}: it selects no dataset: {why}.")
         return datasets
 
     def find_excluded(self, exclude: Sequence[str]) -> set[str]:
@@ -162,11 +163,14 @@ class Nodes:
 
     def _intersect(self, option: str, term: str) -> set[str]:
         """Return the ids that all atoms of a term select."""
-        chosen = [self._atom(option, atom) for atom in term.split(",")]
-        return chosen[0].intersection(*chosen[1:])
+        first, *others = (self._atom(option, atom) for atom in term.split(","))
+        chosen = first.intersection(*others)
+        if not chosen:
+            raise DeclarationError(f"{option} {term}: no dataset matches all parts of it. Leave parts out.")
+        return chosen
 
     def _atom(self, option: str, text: str) -> set[str]:
-        """Return the ids that a text without spaces and commas selects."""
+        """Return the ids that a text without spaces and commas selects, with all tests of these (dbt's `eager`)."""
         match = _ATOM.match(text)
         if match is None or (match["at"] and match["down"] is not None):
             raise DeclarationError(
@@ -179,7 +183,9 @@ class Nodes:
             raise DeclarationError(f"{option} {text}: it matches no dataset. {self._suggest(method, value)}")
         above = self._walk(chosen, self._reads, match["up"])
         below = self._walk(chosen, self.readers, "" if match["at"] else match["down"])
-        return above | below if not match["at"] else self._walk(below, self._reads, "")
+        reached = above | below if not match["at"] else self._walk(below, self._reads, "")
+        tests = (node.id for node in self.by_id.values() if node.kind == "test" and not reached.isdisjoint(node.reads))
+        return reached.union(tests)
 
     @property
     def _reads(self) -> Mapping[str, Collection[str]]:
@@ -329,9 +335,20 @@ _MATCHES: Mapping[str, Callable[[Node, str], bool]] = {
 }
 
 
-def as_texts(selection: str | Sequence[str] | None) -> Sequence[str]:
-    """Return the texts of a selection that is one, several or none."""
-    return (selection,) if isinstance(selection, str) else selection or ()
+def read_texts(select: str | Sequence[str] | None, exclude: str | Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the texts of what is selected and excluded, one or several each; none for a `select` of None.
+
+    Raises DeclarationError for an empty `select`: a template that has no value would select everything.
+    """
+    chosen = (select,) if isinstance(select, str) else select
+    if chosen is not None:
+        _refuse_empty("select", chosen)
+    return chosen or (), (exclude,) if isinstance(exclude, str) else exclude
+
+
+def _refuse_empty(option: str, texts: Sequence[str]) -> None:
+    if not any(text.split() for text in texts):
+        raise DeclarationError(f"{option}: it is empty. Leave it out, or name datasets.")
 
 
 def find_pipelines(pipelines: Mapping[str, Pipeline | DeclarationError]) -> tuple[Node, ...]:

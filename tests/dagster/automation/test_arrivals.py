@@ -77,8 +77,8 @@ def test_what_was_seen_starts_nothing(tmp_path: Path, instance: dg.DagsterInstan
     third = tick(pipeline, "folders", instance, first.cursor)
     assert not third.run_requests
     assert third.skip_message == (
-        "No files were added, changed or removed for sales in the partitions so far. No partition has the folders of "
-        "2013-02-01, 2999-01-01 (yet)."
+        "No files were added, changed or removed for sales in folders that a partition lands. No partition so far "
+        "lands those of 2013-02-01, 2999-01-01."
     )
 
 

@@ -69,21 +69,22 @@ class Report(Json):
     """One refresh.
 
     view: its name; epoch, generation: where the view is now; verdict: what the epoch did; versions: Delta version
-    before → after, by source (a view's name follows VIEW_MARK); change_rows: rows of the change that reached the states
-    (weights not counted); groups: touched groups of all states; rows_read: records read by all of Spark's scans,
-    including Delta's logs; rows_written: records written to tables; jobs: Spark's; commits: Delta's; seconds and
-    phases: wall clock, of all and of each step; paths: how each table was written; finished: when, in UTC; estimates:
-    the compiler's, in seconds, of each mode; expected: under policy auto, the expected seconds of each mode, from the
-    compiler's estimates and earlier epochs; below: the reports of the views that this one reads, refreshed first;
-    because: what changed in the query or its sources, line by line, if the view was rebuilt; lost: the source that lost
-    what the last epoch read, in one sentence, if the view was rebuilt for it (on_lost); partitions: the values of the
-    answer's partition key (see Description) among the rows that this epoch touched, or among the groups of a state that
-    stores the answer; None if there is no such key, or too many were touched; rounds: of each loop, by phase
-    (`retract`, `insert`, `levels`, `steps`), the number of rows that each round changed; `points`: of k-means, the
-    number of old points that each step read again; residuals: of each loop to a tolerance, the change by each step in
-    the loop's norm; the last is that of the answer; feeds: the sources whose change was read from their change data
-    feed, since that has fewer bytes than their files; notes: what the refresh did, the subject first; sentence:
-    rendered from them, and stored beside them for other programs; early releases stored it alone.
+    before → after, by source (a view's name follows VIEW_MARK); change_rows: rows of the change that reached the
+    states, or, if none did, the answer (weights not counted); groups: touched groups of all states; rows_read: records
+    read by all of Spark's scans, including Delta's logs; rows_written: records written to tables; jobs: Spark's;
+    commits: Delta's; seconds and phases: wall clock, of all and of each step; paths: how each table was written;
+    finished: when, in UTC; estimates: the compiler's, in seconds, of each mode; expected: under policy auto, the
+    expected seconds of each mode, from the compiler's estimates and earlier epochs; below: the reports of the views
+    that this one reads, refreshed first; because: what changed in the query or its sources, line by line, if the view
+    was rebuilt; lost: the source that lost what the last epoch read, in one sentence, if the view was rebuilt for it
+    (on_lost); partitions: the values of the answer's partition key (see Description) among the rows that this epoch
+    touched, or among the groups of a state that stores the answer; None if there is no such key, or too many were
+    touched; rounds: of each loop, by phase (`retract`, `insert`, `levels`, `steps`), the number of rows that each round
+    changed; `points`: of k-means, the number of old points that each step read again; residuals: of each loop to a
+    tolerance, the change by each step in the loop's norm; the last is that of the answer; feeds: the sources whose
+    change was read from their change data feed, since that has fewer bytes than their files; notes: what the refresh
+    did, the subject first; sentence: rendered from them, and stored beside them for other programs; early releases
+    stored it alone.
     """
 
     view: str

@@ -217,7 +217,7 @@ class Run:
             return
         direct = bag.publish(rows, moved, before, epoch.mark(VIEW), name_mapping=needs_mapping(columns))
         self._partitions = moved.partitions
-        if not self._program.states:
+        if not self._program.states or not self._rows:  # no state changed, such as where a join's other input did
             self._rows += moved.rows
         self._paths[VIEW] = "changed" if direct else f"changed{BY_WRITER}"
 
