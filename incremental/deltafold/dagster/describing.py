@@ -18,9 +18,9 @@ from filelock import FileLock
 
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines.catalogue import DeclarationError
-from deltafold.pipelines.dbt import COMPILE, list_folders
+from deltafold.pipelines.dbt import COMPILE, PROJECT_FILE, list_folders
 from deltafold.pipelines.described_project import ProjectDescription
-from deltafold.pipelines.project_files import DBT_PROJECT, ProjectFiles
+from deltafold.pipelines.project_files import ProjectFiles
 from deltafold.spark.cache import cache_folder
 
 DEVELOPING = "DAGSTER_IS_DEV_CLI"
@@ -72,7 +72,7 @@ def _is_outdated(files: ProjectFiles) -> bool:
 
 def _is_outdated_manifest(manifest: Path) -> bool:
     """Return whether a file that dbt reads is newer than its manifest; one without its project is as it is."""
-    project = manifest.parent.parent / DBT_PROJECT
+    project = manifest.parent.parent / PROJECT_FILE
     if not project.is_file():
         return False
     written = manifest.stat().st_mtime if manifest.is_file() else 0.0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     StartSpark = Callable[[str, Mapping[str, str], Mapping[str, Any]], SparkSession]
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
-DBT_PROJECT, DBT_MANIFEST = "dbt_project.yml", "target/manifest.json"
+DBT_MANIFEST = "target/manifest.json"
 DESCRIPTION_FILE = "deltafold-datasets.json"
 DESCRIBE = "Run `deltafold dry-run --describe` there"
 
@@ -101,7 +101,7 @@ def find_project(path: Path, tables: str | None = None) -> ProjectFiles | None:
         return ProjectFiles(kind="spark", path=path)
     if path.suffix == ".json":
         return ProjectFiles(kind="dbt", path=path, tables=tables)
-    if (path / DBT_PROJECT).is_file():
+    if (path / dbt.PROJECT_FILE).is_file():
         return ProjectFiles(kind="dbt", path=path / DBT_MANIFEST, tables=tables)
     if spec := next((path / name for name in SPEC_NAMES if (path / name).is_file()), None):
         return ProjectFiles(kind="spark", path=spec)
