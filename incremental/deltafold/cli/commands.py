@@ -507,11 +507,6 @@ def verify(
         raise typer.Exit(UNEQUAL)
 
 
-def _begin_with_name(name: str, text: str) -> str:
-    """Return what is said of a dataset, with its name before it if it does not begin with that."""
-    return text if text.startswith(f"{name}: ") else f"{name}: {text}"
-
-
 def _verify_project(
     opening: AbstractContextManager[tuple[OpenProject, rendering.Say]],
     selection: Selection,
@@ -522,7 +517,7 @@ def _verify_project(
     with opening as (opened, say):
         done, faults, never = project.verify_all(opened, selection, share, say)
     lines = [
-        *(_begin_with_name(name, rendering.render_verification(verification)) for name, verification in done.items()),
+        *map(rendering.render_verification, done.values()),
         *(f"{name}: it was never refreshed, so there is nothing to compare" for name in never),
         *(f"FAILED {name}: {error}" for name, error in faults.items()),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -189,16 +190,18 @@ def verify_all(
     never = [*opened.open_possible(chosen, create=False)]
     done: dict[str, Verification] = {}
     faults: dict[str, Exception] = {}
-    for key, name in ((key, opened.graph.nodes[key].name) for key in map(opened.graph.key, opened.reads.order)):
-        if key in chosen and (refusal := opened.refused.get(key)):
+    for key in filter(chosen.__contains__, map(opened.graph.key, opened.reads.order)):
+        name, view = opened.graph.nodes[key].name, opened.views.get(key)
+        if refusal := opened.refused.get(key):
             faults[name] = refusal.error
-        elif key in chosen and (view := opened.views.get(key)):
-            if view.store.journal.last_complete() is None:
-                never.append(name)
-                continue
+        elif view is None:
+            continue
+        elif view.store.journal.last_complete() is None:
+            never.append(name)
+        else:
             say(f"{name}: running the batch query for comparison")
-            try:
-                done[name] = view.verify(share)
+            try:  # the view has another name where the dataset is in a database
+                done[name] = replace(view.verify(share), view=name, sentence="")
             except DeltafoldError as error:
                 faults[name] = error
     return done, faults, never

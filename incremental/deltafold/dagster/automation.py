@@ -32,6 +32,7 @@ from typing import Any
 import dagster as dg
 
 from deltafold.algebra.errors import UsageError
+from deltafold.algebra.results.formats import list_first
 from deltafold.dagster import following, metadata
 from deltafold.dagster.dataset_step import CHECK, Dataset, Step, find_runner, materialisation, step_of
 from deltafold.dagster.folders import changed_version, partition_signatures
@@ -45,7 +46,6 @@ from deltafold.pipelines.selection import Nodes, find_pipelines, read_texts
 from deltafold.pipelines.tasks import MaintainTask
 
 INTERVAL = 30  # seconds between two ticks of a sensor
-MOST_NAMED = 3
 WEEKLY = "0 3 * * 0"
 AssetJob = Any
 """What dg.define_asset_job returns: its class has no public name."""
@@ -470,7 +470,7 @@ def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
         landed = partitions_by_folder(pipeline, definition, [key for key in differing if key != UNPARTITIONED], now)
         changed = [key for key in differing if key == UNPARTITIONED or key in landed]
         if not changed:
-            return dg.SkipReason(_explain_rest(pipeline, outside))
+            return dg.SkipReason(_explain_skip(pipeline, outside))
         arrivals = request_landing(dataset, changed, context.instance, definition)
         added = [dg.AddDynamicPartitionsRequest(arrivals.definition, arrivals.new_keys)] if arrivals.new_keys else []
         return dg.SensorResult(
@@ -480,13 +480,12 @@ def _folder_sensor(dataset: Dataset) -> dg.SensorDefinition:
     return folders
 
 
-def _explain_rest(pipeline: Pipeline, outside: Sequence[str]) -> str:
+def _explain_skip(pipeline: Pipeline, outside: Sequence[str]) -> str:
     """Return why there is nothing to land; outside: the keys of folders that no partition lands yet."""
     text = f"No files were added, changed or removed for {', '.join(pipeline.folders)}"
     if not outside:
         return f"{text}."
-    keys = ", ".join(outside[:MOST_NAMED]) + (f" and {len(outside) - MOST_NAMED} more" if outside[MOST_NAMED:] else "")
-    return f"{text} in folders that a partition lands. No partition so far lands those of {keys}."
+    return f"{text} in folders that a partition lands. No partition so far lands those of {list_first(outside)}."
 
 
 def _table_sensor(dataset: Dataset, watched: Sequence[str]) -> dg.SensorDefinition:

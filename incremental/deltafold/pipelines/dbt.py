@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.local_path import locate_folder
+from deltafold.algebra.results.formats import list_first
 from deltafold.algebra.sqltext import quoted, table_name_parts
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.described_project import (
@@ -51,7 +52,6 @@ STORAGE = ".warehouse"
 PROJECT_FILE = "dbt_project.yml"
 FOLDERS = {kind: f"{kind}s" for kind in ("model", "seed", "snapshot", "test", "macro")} | {"analysis": "analyses"}
 """The folders that dbt reads by default; dbt_project.yml names others by KIND-paths."""
-MOST_NAMED = 3
 READ = "sha256"
 
 
@@ -317,10 +317,8 @@ def load_project(manifest: Path, tables: str | None = None) -> Project:
             stacklevel=2,
         )
     if changed := _find_changed(content, folder):
-        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
         warnings.warn(
-            f"{manifest}: {', '.join(changed[:MOST_NAMED])}{more} changed since dbt wrote it, and what it has is "
-            f"maintained. {COMPILE}.",
+            f"{manifest}: {list_first(changed)} changed since dbt wrote it, and what it has is maintained. {COMPILE}.",
             DeltafoldWarning,
             stacklevel=2,
         )

@@ -1,6 +1,8 @@
-"""Format numbers for people."""
+"""Format numbers and lists for people."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def format_bytes(size: float) -> str:
@@ -25,3 +27,9 @@ def format_duration(seconds: float) -> str:
         if seconds >= length:
             return format_count(int(seconds // length), unit)
     return format_count(int(seconds), "second")
+
+
+def list_first(names: Sequence[str], most: int = 3) -> str:
+    """Return the first of several names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
