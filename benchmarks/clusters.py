@@ -51,21 +51,20 @@ def anywhere(spark: SparkSession, number: int, seed: int) -> DataFrame:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where points are, and the centers of the start; commits: of a refresh."""
+    """Where points are, and the centers of the start."""
 
     name: str
-    commits: int
     points: Callable[[SparkSession, int, int], DataFrame]
     seeds: list[tuple[float, float]]
 
 
-SETTINGS = [Setting("four squares", 2, in_squares, CORNERS), Setting("uniform", 3, anywhere, ANYWHERE)]
+SETTINGS = [Setting("four squares", in_squares, CORNERS), Setting("uniform", anywhere, ANYWHERE)]
 
 
 def run(sizes: list[int]) -> None:
     """All sizes, then what a refresh takes of a batch, and the old points that it read."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "clusters"))
     for points in sizes:
         for setting in SETTINGS:
             one_size(contest, spark, setting, points)
@@ -87,14 +86,14 @@ def one_size(contest: Contest, spark: SparkSession, setting: Setting, points: in
         warehouse.source(source, Delta(str(folder / source)))
     view = warehouse.view("clusters", clusters)
     reports = list[Report]()
-    contest.lap(name, "load", "refresh", view.refresh, 3)
+    contest.lap(name, "load", "refresh", view.refresh)
     for number in range(INCREMENTS + 1):
         few = setting.points(spark, points // 100 * (1 + number % 4), 10 + number)
         few.write.format("delta").mode("append").save(str(folder / "points"))
         step = f"insert-{number}" if number else "warm-up"
-        contest.lap(name, step, "refresh", lambda: reports.append(view.refresh()) or reports[-1], setting.commits)
+        contest.lap(name, step, "refresh", lambda: reports.append(view.refresh()) or reports[-1])
     for number in range(BATCHES):
-        contest.lap(name, f"batch-{number}", "batch", lambda: view.batch().count(), 0)
+        contest.lap(name, f"batch-{number}", "batch", lambda: view.batch().count())
     for report in reports:
         Console().print(f"{name}: {described(report, points)}")
     verification = view.verify()

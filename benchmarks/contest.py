@@ -24,20 +24,20 @@ from deltafold.spark.job_stats import Measure
 
 @dataclass(frozen=True, kw_only=True)
 class Lap:
-    """One timed action: who, in which setting, and what it cost."""
+    """One timed action: who, in which setting, and what it cost; None is what was not measured."""
 
     setting: str
     step: str
     who: str
     seconds: float
-    jobs: int
-    commits: int
-    rows_read: int
-    rows_written: int
-    cpu_seconds: float = 0.0  # of Spark's Java
-    calls: int = 0  # through Py4J
-    bytes_read: int = 0
-    compilations: int = 0  # of code that Spark generates
+    jobs: int | None = None
+    commits: int | None = None  # of Delta tables
+    rows_read: int | None = None
+    rows_written: int | None = None
+    cpu_seconds: float | None = None  # of Spark's Java
+    calls: int | None = None  # through Py4J
+    bytes_read: int | None = None
+    compilations: int | None = None  # of code that Spark generates
 
 
 @contextmanager
@@ -76,16 +76,23 @@ def compilations(spark: SparkSession) -> int:
     return int(metrics.METRIC_COMPILATION_TIME().getCount())
 
 
-class Contest:
-    """Collects laps; every contestant is measured by the same means."""
+def list_commits(folder: Path) -> set[tuple[Path, int]]:
+    """Return the commits of all Delta tables below a folder, with their times, as a table can be made anew."""
+    return {(file, file.stat().st_mtime_ns) for file in folder.rglob(f"_delta_log/{'[0-9]' * 20}.json")}
 
-    def __init__(self, spark: SparkSession | None) -> None:
+
+class Contest:
+    """Collects laps; every contestant is measured by the same means. folder: has the tables that they write."""
+
+    def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self._spark = spark
+        self._folder = folder
         self.laps: list[Lap] = []
 
-    def lap(self, setting: str, step: str, who: str, action: Callable[[], object], commits: int) -> Lap:
+    def lap(self, setting: str, step: str, who: str, action: Callable[[], object]) -> Lap:
         """Run and time one action on this process's Spark."""
         assert self._spark is not None
+        commits_before = list_commits(self._folder)
         measure = Measure(self._spark)
         cpu_before = cpu_seconds(self._spark)
         read_before = bytes_read(self._spark)
@@ -102,7 +109,7 @@ class Contest:
             who=who,
             seconds=seconds,
             jobs=cost.jobs,
-            commits=commits,
+            commits=len(list_commits(self._folder) - commits_before),
             rows_read=cost.rows_read,
             rows_written=cost.rows_written,
             cpu_seconds=cpu_seconds(self._spark) - cpu_before,
@@ -115,7 +122,8 @@ class Contest:
     def add(self, lap: Lap) -> Lap:
         """Keep a lap that was measured elsewhere, and say so."""
         self.laps.append(lap)
-        Console().print(f"{lap.setting:>12} {lap.step:<10} {lap.who:<12} {lap.seconds:8.2f} s  {lap.jobs:3d} jobs")
+        jobs = "" if lap.jobs is None else f"{lap.jobs:3d} jobs"
+        Console().print(f"{lap.setting:>12} {lap.step:<10} {lap.who:<12} {lap.seconds:8.2f} s  {jobs}")
         return lap
 
     def of(self, setting: str, who: str, step: str = "") -> list[Lap]:
@@ -151,5 +159,10 @@ def summary(laps: Sequence[Lap]) -> list[str]:
     seconds = sorted(lap.seconds for lap in laps)
     times = f"{statistics.median(seconds):.2f}", f"{seconds[int(0.9 * (len(laps) - 1) + 0.5)]:.2f}", str(len(laps))
     counts = ("compilations", "calls", "jobs", "commits", "rows_read", "bytes_read", "rows_written")
-    medians = [f"{statistics.median(getattr(lap, name) for lap in laps):.0f}" for name in counts]
-    return [*times, f"{statistics.median(lap.cpu_seconds for lap in laps):.2f}", *medians]
+    return [*times, median_cost(laps, "cpu_seconds", 2), *(median_cost(laps, name, 0) for name in counts)]
+
+
+def median_cost(laps: Sequence[Lap], name: str, digits: int) -> str:
+    """The median of a cost, a dash where it was not measured."""
+    costs = [cost for lap in laps if (cost := getattr(lap, name)) is not None]
+    return f"{statistics.median(costs):.{digits}f}" if costs else "–"

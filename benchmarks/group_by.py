@@ -100,7 +100,7 @@ def session() -> SparkSession:
 def run(sizes: list[int]) -> None:
     """All sizes, then the ratios that the project aims at."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "group_by"))
     for rows in sizes:
         one_size(contest, Arena(spark, rows))
     spark.stop()
@@ -115,16 +115,16 @@ def one_size(contest: Contest, arena: Arena) -> None:
     arena.prepare()
     setting = f"{arena.rows:,}"
     view = arena.view()
-    contest.lap(setting, "load", "bare merge", arena.bare_load, 1)
-    contest.lap(setting, "load", "refresh", view.refresh, 1)
+    contest.lap(setting, "load", "bare merge", arena.bare_load)
+    contest.lap(setting, "load", "refresh", view.refresh)
     for i in range(1, len(INCREMENTS) + 1):
         arena.append(i)
         # the first increment warms everybody up: it is not counted
         step = f"increment-{i}" if i > 1 else "warm-up"
         if i in RECOMPUTED:
-            contest.lap(setting, step, "recompute", arena.recompute, 1)
-        contest.lap(setting, step, "bare merge", lambda i=i: arena.bare_merge(i), 1)
-        contest.lap(setting, step, "refresh", view.refresh, 1)
+            contest.lap(setting, step, "recompute", arena.recompute)
+        contest.lap(setting, step, "bare merge", lambda i=i: arena.bare_merge(i))
+        contest.lap(setting, step, "refresh", view.refresh)
     verification = view.verify()
     if not verification.ok:
         raise SystemExit(verification.sentence)
@@ -135,9 +135,7 @@ def cold(rows: int, who: str) -> Lap:
     begin = time.monotonic()
     subprocess.run([sys.executable, "-m", "benchmarks.group_by", str(rows), who], check=True)
     seconds = time.monotonic() - begin
-    return Lap(
-        setting=f"{rows:,}", step="cold", who=who, seconds=seconds, jobs=0, commits=1, rows_read=0, rows_written=0
-    )
+    return Lap(setting=f"{rows:,}", step="cold", who=who, seconds=seconds)
 
 
 def cold_action(rows: int, who: str) -> None:

@@ -158,7 +158,7 @@ def experiments(spark: SparkSession, graphs: Iterable[tuple[int, int, int]]) -> 
 def run(edges: Sequence[int]) -> None:
     """All experiments whose graph has one of these numbers of edges, then what a refresh takes of a batch."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "iterations"))
     chosen = experiments(spark, [graph for graph in GRAPHS if graph[1] in edges])
     for experiment in chosen:
         compete(contest, spark, experiment)
@@ -185,12 +185,12 @@ def compete(contest: Contest, spark: SparkSession, experiment: Experiment) -> No
         reports.append(view.refresh())
         return reports[-1]
 
-    contest.lap(experiment.name, "load", "refresh", refresh, 2)
+    contest.lap(experiment.name, "load", "refresh", refresh)
     for number in range(CHANGES + 1):
         experiment.change(number).write.format("delta").mode("append").save(str(folder / experiment.grows))
-        contest.lap(experiment.name, f"change-{number}" if number else "warm-up", "refresh", refresh, 2)
+        contest.lap(experiment.name, f"change-{number}" if number else "warm-up", "refresh", refresh)
     for number in range(BATCHES):
-        contest.lap(experiment.name, f"batch-{number}", "batch", lambda: view.batch().count(), 0)
+        contest.lap(experiment.name, f"batch-{number}", "batch", lambda: view.batch().count())
     verification = view.verify()
     show_rounds(experiment.name, reports, verification.bound)
     if not verification.ok:

@@ -28,7 +28,7 @@ COLUMNS = {"s1": ("a", "b"), "s2": ("d", "c")}
 def run(sizes: list[int]) -> None:
     """All sizes, then the ratio that the project aims at."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "join_group_by"))
     for rows in sizes:
         one_size(contest, spark, rows)
     ratios = [
@@ -61,14 +61,14 @@ def one_size(contest: Contest, spark: SparkSession, rows: int) -> None:
         joined = tables["s1"].join(tables["s2"], F.expr("b = c")).groupBy("a").agg(F.avg("d").alias("mean"))
         joined.write.format("delta").mode("overwrite").save(str(folder / "recomputed"))
 
-    contest.lap(setting, "load", "refresh", view.refresh, 1)
+    contest.lap(setting, "load", "refresh", view.refresh)
     for i in range(INCREMENTS + 1):
         for name, (_, key) in COLUMNS.items():
             append(spark, str(folder / name), name, rows // 2000, keys, seed=100 + i)
             spark.sql(f"delete from delta.`{folder / name}` where {key} % 4001 = {i}")  # a few rows in each file
         step = f"increment-{i}" if i else "warm-up"
-        contest.lap(setting, step, "recompute", recompute, 1)
-        contest.lap(setting, step, "refresh", view.refresh, 1)
+        contest.lap(setting, step, "recompute", recompute)
+        contest.lap(setting, step, "refresh", view.refresh)
     verification = view.verify()
     if not verification.ok:
         raise SystemExit(verification.sentence)

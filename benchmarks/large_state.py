@@ -28,7 +28,7 @@ OTHERS = ("recompute", "bare merge")
 def run(sizes: list[int], rounds: int = ROUNDS) -> None:
     """All sizes, then the ratios."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "large_state"))
     for keys in sizes:
         one_size(contest, spark, keys, rounds)
     spark.stop()
@@ -62,15 +62,15 @@ def one_size(contest: Contest, spark: SparkSession, keys: int, rounds: int) -> N
         answer = spark.read.format("delta").load(source).groupBy("k").agg(F.avg("v").alias("mean"))
         answer.write.format("delta").mode("overwrite").save(str(folder / "run" / "recomputed"))
 
-    contest.lap(setting, "load", "refresh", view.refresh, 1)
+    contest.lap(setting, "load", "refresh", view.refresh)
     load_bare(spark, source, bare)
     for i in range(rounds):
         rows = increment(spark, keys, i)
         rows.write.format("delta").mode("append").save(source)
         step = f"increment-{i}" if i else "warm-up"
-        contest.lap(setting, step, "recompute", recompute, 1)
-        contest.lap(setting, step, "bare merge", lambda rows=rows: bare_merge(spark, bare, rows), 1)
-        contest.lap(setting, step, "refresh", view.refresh, 1)
+        contest.lap(setting, step, "recompute", recompute)
+        contest.lap(setting, step, "bare merge", lambda rows=rows: bare_merge(spark, bare, rows))
+        contest.lap(setting, step, "refresh", view.refresh)
     verification = view.verify()
     if not verification.ok:
         raise SystemExit(verification.sentence)

@@ -32,7 +32,7 @@ def reachable(edges: DataFrame, starts: DataFrame) -> DataFrame:
 def run(sizes: list[int]) -> None:
     """All sizes, then what a refresh takes of a batch, and its rounds."""
     spark = session()
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "loops"))
     for edges in sizes:
         one_size(contest, spark, edges)
     ratios = [
@@ -58,7 +58,7 @@ def one_size(contest: Contest, spark: SparkSession, edges: int) -> None:
         warehouse.source(name, Delta(str(folder / name)))
     view = warehouse.view("reached", reachable)
     reports = list[Report]()
-    contest.lap(setting, "load", "refresh", view.refresh, 2)
+    contest.lap(setting, "load", "refresh", view.refresh)
     chosen = [tuple(row) for row in graph.orderBy(F.rand(7)).limit(WARM_UPS + CHANGES).collect()]
     for number, (src, dst) in enumerate(chosen):
         if number % 2:
@@ -66,9 +66,9 @@ def one_size(contest: Contest, spark: SparkSession, edges: int) -> None:
         else:
             spark.sql(f"insert into delta.`{folder / 'edges'}` values ({src}, {dst + 1})")
         step = f"{'remove' if number % 2 else 'add'}-{number}" if number >= WARM_UPS else "warm-up"
-        contest.lap(setting, step, "refresh", lambda: reports.append(view.refresh()) or reports[-1], 2)
+        contest.lap(setting, step, "refresh", lambda: reports.append(view.refresh()) or reports[-1])
     for number in range(1 + BATCHES):
-        contest.lap(setting, f"batch-{number}" if number else "warm-up", "batch", lambda: view.batch().count(), 0)
+        contest.lap(setting, f"batch-{number}" if number else "warm-up", "batch", lambda: view.batch().count())
     show_rounds(setting, reports)
     verification = view.verify()
     if not verification.ok:

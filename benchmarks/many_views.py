@@ -84,7 +84,7 @@ def run(
 ) -> None:
     """Each size, number, shape and kind of source: a first load, then rounds of a change, one run and a recompute."""
     spark = start("many-views")
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "many-views"))
     settings = [
         (size, number, shape, kind) for size in sizes for number in numbers for shape in shapes for kind in kinds
     ]
@@ -120,12 +120,12 @@ def one(
     setting = name_setting(size, number, shape, kind)
     generate(spark, folder, size, KINDS[kind])
     datasets = Datasets(spark, folder, queries(shape, number), ("events", "kinds"), "incremental")
-    contest.lap(setting, "load", "one run", datasets.refresh, 0)
+    contest.lap(setting, "load", "one run", datasets.refresh)
     for done in range(rounds + 1):
         change(spark, folder, size, done)
         datasets.register()
         step = "warm-up" if done == 0 else f"change-{done}"
-        contest.lap(setting, step, "one run", datasets.refresh, 0)
-        contest.lap(setting, step, "recompute", datasets.recompute, 0)
+        contest.lap(setting, step, "one run", datasets.refresh)
+        contest.lap(setting, step, "recompute", datasets.recompute)
     if verify:
         datasets.verify()

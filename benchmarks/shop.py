@@ -174,7 +174,7 @@ def declare(spark: SparkSession, folder: Path) -> dict[str, View]:
 def run(sizes: list[int], kinds: list[str], policy: RefreshPolicy, *, verify: bool) -> None:
     """Each size and kind of source: a first load, then rounds of a change, which all contestants follow."""
     spark = start("shop")
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "shop"))
     for size in sizes:
         for kind in kinds:
             folder = cache_folder("benchmarks", "shop") / kind.replace(" ", "-")
@@ -216,13 +216,13 @@ def one(
         "recompute marts": marts.recompute,
     }
     for who in ("one by one", "one run"):
-        contest.lap(setting, "load", who, contestants[who], 0)
+        contest.lap(setting, "load", who, contestants[who])
     for number in range(ROUNDS + 1):
         change(spark, folder, size, number)
         marts.register()
         step = "warm-up" if number == 0 else f"change-{number}"
         for who, action in contestants.items():
-            contest.lap(setting, step, who, action, 0)
+            contest.lap(setting, step, who, action)
     if verify:
         marts.verify()
         verify_all(views.values())

@@ -246,7 +246,7 @@ def arrive(spark: SparkSession, folder: Path, scale: float, batch: int) -> None:
 def run(scales: list[float], policy: RefreshPolicy, *, verify: bool) -> None:
     """Each scale factor: three batches, each with one run over all datasets and a recompute of all."""
     spark = start("tpcdi")
-    contest = Contest(spark)
+    contest = Contest(spark, cache_folder("benchmarks", "tpcdi"))
     for scale in scales:
         one(contest, spark, cache_folder("benchmarks", "tpcdi"), scale, policy, verify=verify)
     ratios = list[tuple[str, float, str]]()
@@ -272,7 +272,7 @@ def one(
         if batch:
             arrive(spark, folder, scale, batch)
         datasets.register()
-        contest.lap(setting, step, "one run", datasets.refresh, 0)
-        contest.lap(setting, step, "recompute", datasets.recompute, 0)
+        contest.lap(setting, step, "one run", datasets.refresh)
+        contest.lap(setting, step, "recompute", datasets.recompute)
     if verify:
         datasets.verify()

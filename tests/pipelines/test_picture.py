@@ -20,7 +20,7 @@ def test_every_day_has_a_bar_for_each_measure() -> None:
 
 def test_the_break_even_is_what_the_benchmark_saved(tmp_path: Path) -> None:
     """Medians of the counted laps by size, whatever else was measured."""
-    file, contest = tmp_path / "group_by.json", Contest(None)
+    file, contest = tmp_path / "group_by.json", Contest(None, tmp_path)
     assert picture.break_even(file) == []
     for setting, step, who, seconds in (
         ("10,000,000", "increment-5", "recompute", 1.5),
