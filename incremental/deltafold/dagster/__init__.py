@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from deltafold.algebra.errors import explain_missing_packages
 
 if TYPE_CHECKING:
+    from deltafold.dagster.asset_keys import get_asset_key_for_dataset, get_asset_key_for_source
     from deltafold.dagster.automation import (
         maintenance_job,
         pipeline_jobs,
@@ -43,21 +44,12 @@ if TYPE_CHECKING:
     from deltafold.dagster.components import DeltafoldPipeline, MaintainedView
     from deltafold.dagster.dataset_step import refresh_assets
     from deltafold.dagster.location import load_definitions
-    from deltafold.dagster.maintained import (
-        TableSource,
-        deltafold_assets,
-        get_asset_key_for_dataset,
-        get_asset_key_for_source,
-        landing_assets,
-        maintained_assets,
-        maintained_view,
-        pipeline_steps,
-        source_tables,
-        watched_table,
-    )
+    from deltafold.dagster.pipeline_assets import deltafold_assets, landing_assets, maintained_assets, pipeline_steps
     from deltafold.dagster.resources import PipesSpark, SparkResource, SubmittedSpark, spark_resource
     from deltafold.dagster.step_body import RefreshConfig
     from deltafold.dagster.translator import DeltafoldTranslator
+    from deltafold.dagster.view_asset import TableSource, maintained_view
+    from deltafold.dagster.watched_tables import source_tables, watched_table
 
 __all__ = [
     "DeltafoldPipeline", "DeltafoldTranslator", "MaintainedView", "PipesSpark", "RefreshConfig", "SparkResource",
@@ -75,25 +67,25 @@ _MODULES = {
     "RefreshConfig": "step_body",
     "SparkResource": "resources",
     "SubmittedSpark": "resources",
-    "TableSource": "maintained",
-    "deltafold_assets": "maintained",
-    "get_asset_key_for_dataset": "maintained",
-    "get_asset_key_for_source": "maintained",
-    "landing_assets": "maintained",
+    "TableSource": "view_asset",
+    "deltafold_assets": "pipeline_assets",
+    "get_asset_key_for_dataset": "asset_keys",
+    "get_asset_key_for_source": "asset_keys",
+    "landing_assets": "pipeline_assets",
     "load_definitions": "location",
-    "maintained_assets": "maintained",
-    "maintained_view": "maintained",
+    "maintained_assets": "pipeline_assets",
+    "maintained_view": "view_asset",
     "maintenance_job": "automation",
     "pipeline_jobs": "automation",
     "pipeline_schedules": "automation",
     "pipeline_sensors": "automation",
-    "pipeline_steps": "maintained",
+    "pipeline_steps": "pipeline_assets",
     "refresh_assets": "dataset_step",
     "select_datasets": "automation",
     "selection_schedule": "automation",
-    "source_tables": "maintained",
+    "source_tables": "watched_tables",
     "spark_resource": "resources",
-    "watched_table": "maintained",
+    "watched_table": "watched_tables",
 }
 
 

@@ -15,17 +15,13 @@ import dagster as dg
 from deltafold.algebra.local_path import is_uri
 from deltafold.dagster.automation import maintenance_job
 from deltafold.dagster.dataset_step import refresh_assets, step_of
-from deltafold.dagster.maintained import (
-    TableSource,
-    deltafold_assets,
-    landing_assets,
-    maintained_view,
-    source_tables,
-)
+from deltafold.dagster.pipeline_assets import deltafold_assets, landing_assets
 from deltafold.dagster.step_body import Result
 from deltafold.dagster.storage import folders_of_components
 from deltafold.dagster.task_runner import CRASHES
 from deltafold.dagster.translator import DeltafoldTranslator, asset_key, replace_attributes
+from deltafold.dagster.view_asset import TableSource, maintained_view
+from deltafold.dagster.watched_tables import source_tables
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.declaration.cron import check_cron
 from deltafold.pipelines.declaration.parsing import DeclarationError, suggest_nearest

@@ -8,10 +8,11 @@ from pathlib import Path
 import dagster as dg
 
 from deltafold.dagster.automation import pipeline_jobs, pipeline_schedules, pipeline_sensors
-from deltafold.dagster.maintained import RESOURCE_KEY, landing_assets, pipeline_steps, source_tables
+from deltafold.dagster.pipeline_assets import landing_assets, pipeline_steps
 from deltafold.dagster.resources import spark_resource
-from deltafold.dagster.task_runner import CRASHES, TaskRunner
+from deltafold.dagster.task_runner import CRASHES, RESOURCE_KEY, TaskRunner
 from deltafold.dagster.translator import DeltafoldTranslator, replace_attributes
+from deltafold.dagster.watched_tables import source_tables
 from deltafold.pipelines.catalogue import Pipeline
 from deltafold.pipelines.described_project import DescribedDataset, DescribedSource
 

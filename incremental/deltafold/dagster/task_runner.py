@@ -22,6 +22,7 @@ from deltafold.pipelines.tasks import Task, TaskFault, TaskResult, explain_fault
 
 StepContext = dg.OpExecutionContext | dg.AssetExecutionContext
 
+RESOURCE_KEY = "deltafold"  # the resource of a step, by default
 CRASHES = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 
 

@@ -36,6 +36,11 @@ def replace_attributes(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
     return spec.replace_attributes(**attributes)  # pyright: ignore[reportUnknownMemberType]
 
 
+def without_kinds(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags without those that Dagster makes of the kinds of an asset."""
+    return {name: value for name, value in tags.items() if not name.startswith("dagster/kind/")}
+
+
 def derive_name(key: dg.AssetKey) -> str:
     """Return the name of the maintained view of a key, such as `marts__revenue`; no two keys have the same.
 

@@ -10,7 +10,7 @@ from dagster._utils.schedules import cron_string_iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltafold.dagster.maintained import freshness_of
+from deltafold.dagster.pipeline_assets import freshness_of
 from deltafold.pipelines.declaration import cron
 from deltafold.pipelines.declaration.cron import longest_pause
 from tests.dagster import sales
