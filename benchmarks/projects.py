@@ -12,8 +12,10 @@ from rich.console import Console
 
 from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.api import Delta, View
+from deltafold.pipelines.open_project import OpenProject
 from deltafold.pipelines.project import Dataset, Origin, Project, RefreshPolicy
-from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 
 
 @dataclass(frozen=True)

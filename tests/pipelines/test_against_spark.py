@@ -22,7 +22,9 @@ from deltafold.algebra.results.pipeline_report import PipelineReport
 from deltafold.demo import project_demo
 from deltafold.demo.spark_pipelines import ConnectServer
 from deltafold.pipelines.declarative import load_project
-from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from deltafold.pipelines.open_project import OpenProject
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 from tests.night import night
 from tests.properties.comparing import difference
 

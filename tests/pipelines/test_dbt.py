@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.pipelines.dbt import describe_project, load_project
 from deltafold.pipelines.declaration.parsing import DeclarationError
-from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from deltafold.pipelines.open_project import OpenProject
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 from tests.properties.comparing import difference
 
 

@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltafold.pipelines.dbt import load_project
-from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from deltafold.pipelines.open_project import OpenProject
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 from deltafold.pipelines.selection import Nodes
 from tests.night import night
 from tests.pipelines.dbt_project import (

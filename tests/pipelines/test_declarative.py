@@ -20,7 +20,9 @@ from deltafold.lake.records import records_at
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.declarative import load_project
 from deltafold.pipelines.graph import Graph
-from deltafold.pipelines.project_run import OpenProject, ProjectRefusedError, Selection, run_project
+from deltafold.pipelines.open_project import OpenProject, ProjectRefusedError
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 from tests.cli.calling import call
 from tests.crash.points import Killed
 from tests.night import night
@@ -321,7 +323,7 @@ def test_a_crash_of_a_streaming_table_loses_and_repeats_no_row(
     opened.open()
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(Graph, "evaluate", _crash)
-        opened.append(opened.project.streaming_tables[0], full=True)
+        opened.tables.append(opened.project.streaming_tables[0], full=True)
     assert shop.table("shares").count() == 0
     shop.refresh()
     shop.sql("INSERT INTO {db}.web VALUES (7)")
@@ -331,7 +333,7 @@ def test_a_crash_of_a_streaming_table_loses_and_repeats_no_row(
     opened.open()
     opened.warehouse.tuning = replace(opened.warehouse.tuning, lock_seconds=0)
     key = opened.graph.key(opened.project.streaming_tables[0])
-    with records_at(Path(opened.checkpoints(key))).lock("table shares", "refreshed", 1):  # by another run
+    with records_at(Path(opened.tables.checkpoints(key))).lock("table shares", "refreshed", 1):  # by another run
         assert run_project(opened, Selection(), None)["shares"].error_type == "BusyError"
 
 

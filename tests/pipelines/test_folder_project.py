@@ -61,7 +61,7 @@ def write_shop(home: Path, declaration: str, queries: Mapping[str, str]) -> Path
 
 def rows(spark: SparkSession, lake: Lake, home: Path, name: str) -> list[tuple[object, ...]]:
     """Rows of a dataset, as `deltafold run` left them."""
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.open_project import OpenProject
 
     opened = OpenProject(folder_project.load_project(home), spark)
     opened.open()

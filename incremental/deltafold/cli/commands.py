@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from deltafold.api import Landing, View
-    from deltafold.pipelines.project_run import OpenProject, Selection
+    from deltafold.pipelines.open_project import OpenProject
+    from deltafold.pipelines.project_selection import Selection
     from deltafold.spark.host.wanted import WantedSpark
 
 
@@ -266,7 +267,7 @@ def run(
     if name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
         if partition or chunk:
             raise typer.BadParameter("--partition and --chunk: they need the NAME of a pipeline of one query. Add it.")
-        from deltafold.pipelines.project_run import Selection
+        from deltafold.pipelines.project_selection import Selection
 
         selection = Selection(
             refresh=project.names_in(refresh),
@@ -365,7 +366,8 @@ def dry_run(
     if describe and (name or dbt or select or exclude):
         raise typer.BadParameter("--describe: it is for a whole spark-pipeline.yml. Remove it, or the others.")
     with _project_of(spec, dbt, tables, name, work="little") as (opened, say):
-        from deltafold.pipelines.project_run import ProjectRefusedError, Selection
+        from deltafold.pipelines.open_project import ProjectRefusedError
+        from deltafold.pipelines.project_selection import Selection
 
         selected = Selection(select=tuple(select or ()), exclude=tuple(exclude or ())).work(opened.reads)
         text = project.render_graph(opened, opened.open_possible(selected, create=False), selected)
@@ -489,7 +491,7 @@ def verify(
     Without NAME: those of the spark-pipeline.yml in this folder or around it, or of a dbt project.
     """
     if name is None or folder_project.is_project(catalogue.pipelines_folder() / name):
-        from deltafold.pipelines.project_run import Selection
+        from deltafold.pipelines.project_selection import Selection
 
         selection = Selection(select=tuple(select or ()), exclude=tuple(exclude or ()))
         _verify_project(_project_of(spec, dbt, tables, name), selection, share_of(sample), as_json=as_json)

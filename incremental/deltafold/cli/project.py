@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from deltafold.algebra.results.pipeline_report import DatasetResult, PipelineReport
     from deltafold.algebra.results.report import Verification
     from deltafold.algebra.results.upkeep import Upkeep
-    from deltafold.pipelines.project_run import OpenProject, Selection
+    from deltafold.pipelines.open_project import OpenProject
+    from deltafold.pipelines.project_selection import Selection
     from deltafold.view import View
 
 
@@ -63,7 +64,7 @@ def open_dbt_project(manifest: Path, tables: str | None, *, work: Work = "much")
     from deltafold.pipelines.dbt import load_project
 
     project = load_project(manifest, tables)
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.open_project import OpenProject
 
     with _start_spark(project.name, {}, storage=project.storage, work=work) as (spark, say):
         yield OpenProject(project, spark), say
@@ -73,7 +74,7 @@ def open_dbt_project(manifest: Path, tables: str | None, *, work: Work = "much")
 def open_project(path: Path, *, work: Work = "much") -> Generator[tuple[OpenProject, Say]]:
     """Start Spark with the settings of a specification, and load its project."""
     from deltafold.pipelines.declarative import load_project, read_spec
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.open_project import OpenProject
 
     spec = read_spec(path)
     with _start_spark(spec.name, spec.configuration, storage=spec.storage, work=work) as (spark, say):
@@ -87,7 +88,7 @@ def open_folder_project(name: str, *, work: Work = "much") -> Generator[tuple[Op
     from deltafold.pipelines.folder_project import load_project
 
     project = load_project(catalogue.pipelines_folder().absolute() / name)
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.open_project import OpenProject
 
     with _start_spark(name, project.settings, project.spark, storage=project.storage, work=work) as (spark, say):
         yield OpenProject(project, spark), say

@@ -31,7 +31,9 @@ from deltafold.demo.demo import CORRECTED, FIRST_DAYS, HOME, LATE, show_progress
 from deltafold.demo.flight_files import Row
 from deltafold.demo.spark_pipelines import ConnectServer
 from deltafold.pipelines.declarative import load_project
-from deltafold.pipelines.project_run import OpenProject, Selection, run_project
+from deltafold.pipelines.open_project import OpenProject
+from deltafold.pipelines.project_run import run_project
+from deltafold.pipelines.project_selection import Selection
 from deltafold.spark.session import start
 
 SHIPPED = Path(__file__).with_name("project_files")

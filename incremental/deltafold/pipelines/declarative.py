@@ -27,22 +27,20 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import DeltafoldError, MissingPackageError, QueryError
 from deltafold.algebra.sqltext import quoted, table_name_of
 from deltafold.language.mentions import name_parts
 from deltafold.language.names import renumber
+from deltafold.pipelines.auto_cdc import check_events, latest_rows
 from deltafold.pipelines.declaration.parsing import DeclarationError
 from deltafold.pipelines.project import (
     Dataset,
     Flow,
     Origin,
     Project,
-    QueryFunction,
     Reader,
     RefreshPolicy,
     StreamingTable,
@@ -453,74 +451,6 @@ def _call(session: ProjectSession, function: Callable[[], DataFrame], reader: Re
                 f"query: it raised {type(error).__name__} at {Path(line.filename).name}, line {line.lineno}: "
                 f"{str(error).rstrip('.')}. Correct it."
             ) from error
-
-
-def latest_rows(flow: AutoCdcFlow, kept: StreamingTable) -> QueryFunction:
-    """Return the query of an AUTO CDC flow (SCD 1): the latest event of each key, without deletes (D-180).
-
-    Spark merges events into the target and keeps the sequence of deleted keys, so that late events change nothing. The
-    rows are those of this query over all events. An event without a key or a sequence is an error, as in Spark (D-187).
-    Of events with the same key and sequence, Spark's choice is undefined; here it is the largest row.
-
-    kept: the table of the events that no other table has.
-    """
-    keys = [_column_name(key) for key in flow.keys]
-    sequence = _expression(flow.sequence_by)
-    deletes = None if flow.apply_as_deletes is None else _expression(flow.apply_as_deletes)
-    included = None if flow.column_list is None else {_column_name(c).lower() for c in flow.column_list}
-    excluded = {_column_name(c).lower() for c in flow.except_column_list or ()}
-
-    def query(reader: Reader) -> DataFrame:
-        events = reader.events(flow.source, kept)
-        every = [F.col(quoted(name)) for name in events.columns]
-        checked = F.when(check_events(flow), sequence)
-        latest = events.groupBy(*(F.col(quoted(key)).alias(f"__key_{number}") for number, key in enumerate(keys))).agg(
-            F.max_by(F.struct(*every), checked).alias("__event")
-        )
-        latest = latest.select("__event.*")
-        if deletes is not None:
-            latest = latest.where(~F.coalesce(deletes, F.lit(False)))
-        chosen = [
-            name
-            for name in events.columns
-            if (included is None or name.lower() in included) and name.lower() not in excluded
-        ]
-        if lacking := {key.lower() for key in keys} - {name.lower() for name in chosen}:
-            raise QueryError(
-                f"AUTO CDC into {flow.target}: its columns leave out the key {min(lacking)}. Let the table have it, as "
-                "Spark demands."
-            )
-        return latest.select(*(F.col(quoted(name)) for name in chosen))
-
-    return query
-
-
-def check_events(flow: AutoCdcFlow) -> Column:
-    """Return a condition on events, which stops the query at one without a key or a sequence (D-187)."""
-    needed = {f"key {(name := _column_name(key))}": F.col(quoted(name)) for key in flow.keys}
-    needed["sequence"] = _expression(flow.sequence_by)
-    condition = F.lit(True)
-    for what, column in reversed(needed.items()):
-        fault = F.raise_error(F.lit(f"AUTO CDC into {flow.target}: an event of {flow.source} has a NULL {what}."))
-        condition = F.when(column.isNull(), fault).otherwise(condition)
-    return condition
-
-
-def _expression(column: Column) -> Column:
-    """Return a column of this session; Spark's API turns texts into columns of Spark Connect."""
-    if isinstance(column, ClassicColumn):
-        return column
-    expression = cast(Any, column)._expr
-    if type(expression).__name__ == "SQLExpression":
-        return F.expr(str(expression._expr))
-    if type(expression).__name__ == "ColumnReference":
-        return F.col(str(expression._unparsed_identifier))
-    raise QueryError(f"{column}: it is a column of Spark Connect. Write its SQL as a text.")
-
-
-def _column_name(column: Column) -> str:
-    """Return the name of a column that an AUTO CDC flow lists."""
-    return str(cast(Any, _expression(column))._jc.toString()).strip("`")
 
 
 def _text_of(spark: SparkSession, query: J, statement: str) -> str | None:

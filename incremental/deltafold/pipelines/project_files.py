@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltafold.pipelines.graph import Parts, Relation
+    from deltafold.pipelines.open_project import OpenProject
     from deltafold.pipelines.project import Dataset, StreamingTable
-    from deltafold.pipelines.project_run import OpenProject
 
     StartSpark = Callable[[str, Mapping[str, str], Mapping[str, Any]], SparkSession]
 
@@ -80,7 +80,7 @@ class ProjectFiles:
 
     def open(self, start: StartSpark) -> OpenProject:
         """Load the project; start: returns a Spark for a name, settings and options. Raises DeclarationError."""
-        from deltafold.pipelines.project_run import OpenProject
+        from deltafold.pipelines.open_project import OpenProject
 
         if self.kind == "spark":
             from deltafold.pipelines import declarative
@@ -177,7 +177,7 @@ def _describe_node(opened: OpenProject, node: Dataset | StreamingTable, reads: t
         file=file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file),
         line=node.origin.line,
         query=query if isinstance(query, str) else "",
-        is_view=not opened.is_written(node),
+        is_view=not opened.tables.is_written(node),
         description=node.options.comment,
         columns=tuple((column.name, column.dataType.simpleString(), "") for column in columns),
     )

@@ -22,7 +22,7 @@ from deltafold.pipelines.tasks import RefreshedView, TaskFault, describe_view, e
 
 if TYPE_CHECKING:
     from deltafold.pipelines.graph import Parts
-    from deltafold.pipelines.project_run import OpenProject
+    from deltafold.pipelines.open_project import OpenProject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,8 @@ class ProjectTask:
         self, opened: OpenProject, keys: Mapping[str, Parts], result: ProjectResult, progress: Callable[[str], None]
     ) -> None:
         """Add what a run did to the datasets; keys: by relation."""
-        from deltafold.pipelines.project_run import Selection, run_project
+        from deltafold.pipelines.project_run import run_project
+        from deltafold.pipelines.project_selection import Selection
 
         faults = dict[str, TaskFault]()
 
