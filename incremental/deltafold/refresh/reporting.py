@@ -188,17 +188,27 @@ def with_reason(report: Report, redefinition: Redefinition | None) -> Report:
 
 
 def with_resumed(report: Report, resumed: Report | None) -> Report:
-    """Add to a report that an interrupted epoch was finished first, or a state was reused."""
+    """Add to a report that an interrupted epoch was finished first, or a state was reused, and what that cost."""
     if resumed is None:
         return report
     if report.verdict == NOTHING_TO_DO:
         return resumed
+    if not _covers(report, resumed):
+        report = replace(with_cost(report, total_cost([resumed, report])), commits=resumed.commits + report.commits)
     what = REBUILT if resumed.verdict == REBUILT else RESUMED
     reused = tuple(name for name, path in resumed.paths.items() if path == REUSED)
     report = with_note(report, FinishedBefore(epoch=resumed.epoch, verdict=what, reused=reused))
     because, partitions = report.because or resumed.because, merge_partitions([resumed, report])
     lost = report.lost or resumed.lost
     return replace(report, because=because, lost=lost, partitions=partitions)
+
+
+def _covers(report: Report, earlier: Report) -> bool:
+    """Return whether a report is that of several chunks, and the epoch of an earlier one is among them."""
+    chunks = next((note for note in report.notes if isinstance(note, ChunksRan)), None)
+    if chunks is None or report.generation != earlier.generation:
+        return False
+    return earlier.epoch >= report.epoch - (chunks.last - chunks.first)
 
 
 def merge_partitions(reports: Sequence[Report]) -> tuple[str, ...] | None:
