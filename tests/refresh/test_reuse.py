@@ -57,10 +57,12 @@ def test_what_came_since_is_an_epoch_of_its_own(sold: MemorySandbox) -> None:
     report = checked(view)
     assert (report.verdict, report.generation, report.epoch) == ("applied", 2, 2)
     assert "before it, epoch 1 was rebuilt, state_1 reused" in report.sentence and report.because
-    assert [(each.verdict, each.paths.get("state_1")) for each in view.history()[-2:]] == [
+    epochs = view.history()[-2:]
+    assert [(each.verdict, each.paths.get("state_1")) for each in epochs] == [
         ("rebuilt", "reused"),
         ("applied", "rewrite"),
     ]
+    assert (report.jobs, report.commits) == (sum(each.jobs for each in epochs), sum(each.commits for each in epochs))
 
 
 def test_a_join_with_a_source_that_was_not_read_before(sold: MemorySandbox) -> None:
