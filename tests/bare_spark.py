@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+RELEASE = "4.2."  # of the Spark that has these classes
 CLEANER = "org.apache.spark.util.SparkClosureCleaner$"
 CLEANER_SOURCE = """
 package org.apache.spark.util;
@@ -32,7 +33,12 @@ COUNTERS = ("timeMap", "numRunsMap", "numEffectiveRunsMap", "timeEffectiveRunsMa
 
 
 def leave_out_checks(spark: SparkSession) -> None:
-    """Replace the cleaner of closures, before a first job loads it, and the counters of rules (D-219)."""
+    """Replace the cleaner of closures, before a first job loads it, and the counters of rules (D-219).
+
+    Earlier releases have others, and do all of it.
+    """
+    if not spark.version.startswith(RELEASE):
+        return
     java: Any = spark._jvm
     define(java, CLEANER, CLEANER_SOURCE)
     define(java, FORGETFUL, FORGETFUL_SOURCE)

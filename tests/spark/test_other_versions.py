@@ -13,7 +13,7 @@ import pytest
 
 from deltafold.spark.cache import cache_folder
 from tests.night import night
-from tests.spark.machine import PROJECT
+from tests.spark.machine import PROJECT, PYTHONPATH
 
 OTHERS = (("4.0.1", "4.3.1"), ("4.1.1", "4.3.1"))  # pyspark and delta-spark; all other tests run on 4.2.0 and 4.4.0
 TESTERS = ("pytest", "pytest-timeout", "hypothesis", "duckdb", "duckdb-extension-tpch", "duckdb-extension-tpcds")
@@ -77,6 +77,6 @@ def test_a_sample_on_another_spark(spark: str, delta: str) -> None:
 
 
 def run(spark: str, delta: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command, variables = [str(environment(spark, delta)), "-m", module, *arguments], dict(os.environ)
-    variables["DELTAFOLD_CACHE"] = str(cache_folder())
+    command = [str(environment(spark, delta)), "-m", module, *arguments]
+    variables = os.environ | {"DELTAFOLD_CACHE": str(cache_folder()), "PYTHONPATH": PYTHONPATH}
     return subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False)
