@@ -36,7 +36,7 @@ CHANGES = {
     "copied": "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write', 'write.update.mode' = "
     "'copy-on-write', 'write.merge.mode' = 'copy-on-write')",
     "compact": "CALL other.system.rewrite_data_files(table => 'shop.orders', options => map('rewrite-all', 'true'))",
-    "column": "ALTER TABLE {t} ADD COLUMNS (c_{n} STRING)",
+    "column": "ALTER TABLE {t} ADD COLUMNS (c_{width} STRING)",
     "rollback": "",
     "nothing": "",
 }
@@ -126,7 +126,7 @@ def apply(spark: SparkSession, rng: random.Random, change: str) -> None:
         table = "other.shop.orders"
         names = spark.table(table).columns
         more = ", NULL" * (len(names) - 2)
-        spark.sql(text.format(t=table, n=rng.randrange(5, 40), names=", ".join(names), more=more))
+        spark.sql(text.format(t=table, n=rng.randrange(5, 40), width=len(names), names=", ".join(names), more=more))
 
 
 if __name__ == "__main__":
