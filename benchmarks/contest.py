@@ -76,8 +76,12 @@ def compilations(spark: SparkSession) -> int:
     return int(metrics.METRIC_COMPILATION_TIME().getCount())
 
 
-def list_commits(folder: Path) -> set[tuple[Path, int]]:
-    """Return the commits of all Delta tables below a folder, with their times, as a table can be made anew."""
+Commit = tuple[Path, int]
+"""The file of a commit, and when it was written in nanoseconds, as a table can be made anew."""
+
+
+def list_commits(folder: Path) -> set[Commit]:
+    """Return the commits of all Delta tables below a folder on this machine."""
     return {(file, file.stat().st_mtime_ns) for file in folder.rglob(f"_delta_log/{'[0-9]' * 20}.json")}
 
 

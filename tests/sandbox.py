@@ -20,6 +20,7 @@ from unittest import mock
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
+from benchmarks.contest import Commit, list_commits
 from deltafold.algebra.tuning import Tuning
 from deltafold.api import Delta, Report, View, Warehouse
 from deltafold.lake.delta_table import DELTA
@@ -251,22 +252,16 @@ def maintained_path(view: View) -> str:
 
 def checked(view: View, **options: Any) -> Report:
     """Refresh, then compare with the batch query; on Delta, also the reported commits with those in its logs."""
-    before = list_commits(view)
+    root = view.warehouse.root
+    folder = root if view.warehouse.lake is DELTA and isinstance(root, Path) else None  # of one on this machine
+    before = list_commits(folder) if folder else set[Commit]()
     with as_asked(view):
         report = view.refresh(**options)
-    if before is not None:
-        new = (list_commits(view) or set()) - before
-        assert len(new) == report.commits, sorted(map(str, new))
+    if folder:
+        new = list_commits(folder) - before
+        assert len(new) == report.commits, sorted(str(file) for file, _ in new)
     confirm(view)
     return report
-
-
-def list_commits(view: View) -> set[Path] | None:
-    """The commits of all Delta tables of a warehouse on this machine, None for one in memory or at a URI."""
-    root = view.warehouse.root
-    if view.warehouse.lake is not DELTA or not isinstance(root, Path):
-        return None
-    return set(root.rglob(f"_delta_log/{'[0-9]' * 20}.json"))
 
 
 @contextmanager
