@@ -5,7 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 BIN := .venv/bin
 READY := .venv/ready
 # Python compiles what is imported, and most modules never are.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile
+UV := $(BIN)/uv pip install --no-cache --quiet --no-deps --no-build-isolation --python $(BIN)/python
 DAGSTER := $(CURDIR)/.dagster
 # Each process would compile some 1,500 modules again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -73,14 +74,15 @@ bench-memory: $(READY)
 setup: $(READY)
 
 # The environment: what builds packages, then every package at its pinned version and hash (the list is complete: nothing
-# is resolved here), then the project itself, which brings nothing of its own.
+# is resolved here), then the project itself, which brings nothing of its own. uv is quicker than pip, and does not read
+# pip's configuration: where it cannot install, pip does.
 $(READY): constraints.txt constraints-build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later with venv is needed: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Setting up .venv (a minute or two, once)"
 	@$(PYTHON) -m venv .venv
-	@$(INSTALL) --require-hashes -r constraints-build.txt
-	@$(INSTALL) --require-hashes -r constraints.txt
-	@$(INSTALL) -e .
+	@$(PIP) --require-hashes -r constraints-build.txt
+	@$(UV) --require-hashes -r constraints.txt || $(PIP) --require-hashes -r constraints.txt
+	@$(PIP) -e .
 	@touch $(READY)
 
 $(DAGSTER)/dagster.yaml: dagster.yaml
@@ -92,7 +94,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 
 constraints: $(READY)
 	$(PIN) pyproject.toml --all-extras --output-file constraints.txt
-	printf 'setuptools\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
+	printf 'setuptools\nuv\nwheel\n' | $(PIN) - --constraint constraints.txt --output-file constraints-build.txt
 
 # Asks PyPI which pinned versions have known vulnerabilities; fails too where it cannot be asked about one.
 audit: $(READY)
