@@ -23,6 +23,7 @@ from deltafold.lake.delta_table import DELTA
 from deltafold.lake.protocol import Lake
 from deltafold.store.history import Finished, as_complete
 from deltafold.store.journal import Journal
+from tests.lake.memory.table import MemoryLake
 from tests.local_rows import local
 from tests.sandbox import sandbox_of
 
@@ -144,6 +145,12 @@ class CrashSandbox:
         return last is not None and not isinstance(last, Finished)
 
     @property
+    def generation(self) -> int:
+        """The generation of the last epoch in the journal, 0 before the first."""
+        last = Journal(self.journal).last()
+        return 0 if last is None else last.intent.generation
+
+    @property
     def finished(self) -> int:
         """The number of complete epochs; parts do not count."""
         return sum(as_complete(event) is not None for event in Journal(self.journal).entries())
@@ -231,4 +238,5 @@ class CrashSandbox:
 
     def copied(self, folder: Path) -> CrashSandbox:
         shutil.copytree(self.folder, folder)
-        return CrashSandbox(self.spark, folder, self.kind, self.sandbox.lake)
+        lake = self.sandbox.lake
+        return CrashSandbox(self.spark, folder, self.kind, lake.copied() if isinstance(lake, MemoryLake) else lake)

@@ -132,12 +132,13 @@ def land(world: CrashSandbox) -> object:
     return world.warehouse().land("dropped")
 
 
-def refreshed(world: CrashSandbox, before: Seen, late: bool) -> Report:
-    """After a refresh that was stopped."""
+def refreshed(world: CrashSandbox, before: Seen, late: bool, *, is_lost: bool = False) -> Report:
+    """After a refresh that was stopped; is_lost: what the first generation read is gone, an epoch of it too."""
     latest = world.batch()
     assert seen(world).rows == (before.rows if world.finished == before.finished else latest)
     assert world.pointed() in (before.rows, latest)
-    unfinished, told = world.unfinished, len(world.view().history())
+    unfinished = world.unfinished and not (is_lost and world.generation == 1)
+    told = len(world.view().history())
     if late:
         world.change(2)
     report = world.view().refresh()
@@ -158,7 +159,7 @@ def refreshed(world: CrashSandbox, before: Seen, late: bool) -> Report:
 def healed(world: CrashSandbox, before: Seen, late: bool) -> None:
     """After a rebuild for a lost source that was stopped: the loss is in the report of what finishes it, and once."""
     was_finished = world.finished > before.finished
-    report = refreshed(world, before, late)
+    report = refreshed(world, before, late, is_lost=True)
     assert was_finished or report.lost
     losses = [report.lost for report in world.view().history() if report.lost]
     assert len(losses) == 1 and "was dropped and created again" in losses[0]

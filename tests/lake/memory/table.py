@@ -56,6 +56,10 @@ class MemoryLake:
 
     log: MemoryLog = field(default_factory=MemoryLog)
 
+    def copied(self) -> MemoryLake:
+        """Return the lake of a copy of all folders: what is vacuumed in the one is not in the other."""
+        return MemoryLake(MemoryLog(self.log.versions, {*self.log.vacuumed}))
+
     def table(self, spark: SparkSession, path: str) -> Table:
         """Return the table at a path, which may not exist yet."""
         return self.written_by_others(spark, path)
