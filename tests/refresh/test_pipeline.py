@@ -119,6 +119,18 @@ def test_the_change_of_a_source_is_read_once_for_all_views(
     assert len(read) == 2
 
 
+def test_a_column_of_another_type_concerns_its_readers_alone(delta: DeltaSandbox) -> None:
+    """Protects from rows of two versions that are read at once with a column whose types cannot be united."""
+    delta.source("t", "k int, v int", [(1, 5), (2, 9)])
+    counts = delta.view("select k, count(*) n from t group by k", "counts")
+    values = delta.view("select v, count(*) n from t group by v", "values", on_change="rebuild")
+    delta.warehouse.refresh()
+    delta.sql("create or replace table {t} using delta as select 1 k, array('abc') v")
+    assert outcomes(delta.warehouse.refresh()) == {"counts": "refreshed", "values": "refreshed"}
+    assert rows(counts) == [(1, 1)]
+    assert rows(values) == [(["abc"], 1)]
+
+
 def test_a_source_that_changes_during_a_run_is_seen_by_the_next(sandbox: MemorySandbox) -> None:
     """Every dataset is refreshed to the versions of the start, also the one that reads the source itself."""
     queries = SHOP | {"late": "select a.k, a.v, m from {t} a cross join {largest}"}

@@ -56,8 +56,11 @@ class SharedChange:
             return self._rows[versions]
 
     def _columns_of(self, changed: Difference) -> list[str]:
-        """Return the columns that all rows of a change have; one that was added since is read by its readers alone."""
+        """Return the columns that all rows of a change have, of one type; others are read by their readers alone."""
         if changed.insert_only or changed.before is None:
             return [*self.columns]
-        there = changed.before.schema.names
-        return [name for name in self.columns if name in there]
+        before, after = (
+            {column.name: column.dataType.simpleString() for column in side.schema}
+            for side in (changed.before, changed.after)
+        )
+        return [name for name in self.columns if name in before and before[name] == after.get(name)]
