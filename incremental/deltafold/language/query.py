@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from deltafold.algebra.canonical import fingerprint_text
 from deltafold.algebra.errors import Refusal
 from deltafold.algebra.monoids.declared import DeclaredMonoid
-from deltafold.algebra.plan import Aggregate, Column, GroupwiseOp, Plan
+from deltafold.algebra.monoids.family import infer_added_call
+from deltafold.algebra.plan import Aggregate, Call, Column, GroupwiseOp, Plan
 from deltafold.algebra.recipe import MONOID_MARK
 from deltafold.algebra.traversal import source_names, walk
 from deltafold.language.query_language import LanguageQuery
@@ -88,17 +89,36 @@ class Query:
         names = tuple(name for _, name in self.outputs)
         columns = tuple(column.name for column, _ in self.outputs)
         text = fingerprint_text((self.plan, columns, names, self.settings))
+        if added := self._added_aggregates:
+            text += fingerprint_text(tuple(sorted(added.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def functions(self) -> dict[str, str]:
-        """The digests of its Python functions and declared monoids by their names; of several with one name all."""
+        """The digests of its Python functions, declared monoids and added aggregates by name; of several of one all."""
         digests = dict[str, str]()
         for name, digest in sorted(set(PYTHON_FUNCTION.findall(fingerprint_text(self.plan)))):
             digests[name] = f"{digests[name]} {digest}" if name in digests else digest
-        groups = (node for node in walk(self.plan) if isinstance(node, Aggregate))
-        declared = (call.declared for node in groups for call in node.calls)
-        return digests | {f"{MONOID_MARK}{monoid.name}": monoid.digest for monoid in declared if monoid is not None}
+        declared = (call.declared for call in self._calls)
+        digests |= {f"{MONOID_MARK}{monoid.name}": monoid.digest for monoid in declared if monoid is not None}
+        return digests | {f"{MONOID_MARK}{name}": digest for name, digest in self._added_aggregates.items()}
+
+    @property
+    def _calls(self) -> Iterator[Call]:
+        return (call for node in walk(self.plan) if isinstance(node, Aggregate) for call in node.calls)
+
+    @property
+    def _added_aggregates(self) -> dict[str, str]:
+        """The digests of the aggregates that other packages add: their next release may keep other columns (D-247)."""
+        texts = dict[str, set[str]]()
+        for call in self._calls:
+            if (added := infer_added_call(call)) is not None:
+                texts.setdefault(call.function, set()).add(fingerprint_text(added))
+        return {name: _short_digest(" ".join(sorted(found))) for name, found in texts.items()}
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def answer_settings(spark: SparkSession) -> Settings:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deltafold.algebra.added import load_added
+from deltafold.algebra.errors import DeltafoldError, UsageError
 from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Mergeable, Monoid, store_answer
 from deltafold.algebra.monoids.sums import (
     COUNT_X,
@@ -51,10 +52,42 @@ def infer_function_monoid(call: Call) -> Mergeable | None:
 
 
 def infer_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Mergeable | None:
-    """Return the monoid of a Spark aggregate, None if it does not merge; arguments as of `infer_own_monoid`."""
-    own = infer_own_monoid(function, types, mode, buffers)
-    infer: Infer | None = load_added(GROUP).get(function) if own is None else None
-    return own if infer is None else infer(types, mode, buffers)
+    """Return the monoid of a Spark aggregate, None if it does not merge; arguments as of `infer_own_monoid`.
+
+    Raises UsageError where a package adds the aggregate and gives no monoid for Spark's buffers.
+    """
+    return infer_own_monoid(function, types, mode, buffers) or _infer_added_monoid(function, types, mode, buffers)
+
+
+def infer_added_call(call: Call) -> Mergeable | None:
+    """Return the monoid of a call if another package adds it, which the next release of that may change."""
+    types = tuple(column.type for column in call.arguments)
+    if call.declared is not None or infer_own_monoid(call.function, types, call.mode, len(call.buffers)) is not None:
+        return None
+    return _infer_added_monoid(call.function, types, call.mode, len(call.buffers))
+
+
+def _infer_added_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Mergeable | None:
+    infer: Infer | None = load_added(GROUP).get(function)
+    if infer is None:
+        return None
+    entry = f"entry point {function} of {GROUP}"
+    advice = "Correct or remove its package."
+    try:
+        added = infer(types, mode, buffers)
+    except DeltafoldError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".rstrip(".")
+        raise UsageError(f"{entry}: it fails for arguments of {', '.join(types)} ({cause}). {advice}") from error
+    if added is None:
+        return None
+    if not isinstance(added, Group | Monoid):  # pyright: ignore[reportUnnecessaryIsInstance]  of another package
+        raise UsageError(f"{entry}: it returns a {type(added).__name__}, not a Group, a Monoid or None. {advice}")
+    if len(added.buffers) != buffers:
+        of_spark = f"Spark's aggregate has {buffers}"
+        raise UsageError(f"{entry}: its monoid has {len(added.buffers)} buffers, and {of_spark}. {advice}")
+    return added
 
 
 def infer_own_monoid(function: str, types: tuple[str, ...], mode: str, buffers: int) -> Mergeable | None:
