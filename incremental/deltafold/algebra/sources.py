@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from deltafold.algebra.added import load_added
-from deltafold.algebra.errors import SourceError
+from deltafold.algebra.errors import DeltafoldError, SourceError
 from deltafold.algebra.local_path import is_uri, local_path, locate_folder
 from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
 from deltafold.algebra.sqltext import table_name_fault
@@ -426,6 +426,27 @@ def find_source_format(name: str) -> Callable[[Mapping[str, str]], External]:
             f"{SOURCE_FORMATS}, or write one of: {', '.join(sorted(formats)) or 'none'}."
         )
     return formats[name]
+
+
+def declare_external(format: str, options: Mapping[str, str]) -> External:
+    """Declare a table of another format; raises as `find_source_format`, and SourceError for options it fails for."""
+    declare = find_source_format(format)
+    try:
+        declared = cast(object, declare(options))
+    except DeltafoldError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".rstrip(".")
+        given = ", ".join(options) or "none"
+        raise SourceError(
+            f"source format {format}: it fails ({cause}) for these options: {given}. Correct them."
+        ) from error
+    if not isinstance(declared, External):
+        kind = type(declared).__name__
+        raise SourceError(
+            f"source format {format}: it returns a {kind}, not an External. Correct or remove its package."
+        )
+    return declared
 
 
 SourceDeclaration = Delta | Files | Stream | External

@@ -13,7 +13,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltafold.algebra.errors import SourceError
+from deltafold.algebra.errors import DeltafoldError, SourceError
+from deltafold.algebra.sources import External
 from deltafold.algebra.sqltext import quoted
 from deltafold.lake.files import Commit, File, Identity
 from deltafold.lake.protocol import Metadata
@@ -160,3 +161,25 @@ class ExternalTable:
 
     def _file(self, version: int) -> File:
         return File((f"{PREFIX}{version}", ""), None, self._source.size(version), None)
+
+
+METHODS = ("version", "identity", "schema", "scan", "size", "diff")  # of a VersionedSource
+
+
+def open_external(spark: SparkSession, name: str, external: External) -> ExternalTable:
+    """Open a source of another format; raises SourceError where its package does not open a VersionedSource."""
+    said = f"source {name} at {external.address}"
+    try:
+        source = external.open(spark)
+    except DeltafoldError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".rstrip(".")
+        raise SourceError(f"{said}: its package cannot open it ({cause}). Correct its address or options.") from error
+    lacking = [method for method in METHODS if not callable(getattr(source, method, None))]
+    if lacking:
+        kind = type(source).__name__
+        raise SourceError(
+            f"{said}: its package opens a {kind} without {', '.join(lacking)}. Correct or remove the package."
+        )
+    return ExternalTable(spark, external.address, source)

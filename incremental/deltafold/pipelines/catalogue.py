@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from deltafold.algebra.errors import DeltafoldError
 from deltafold.algebra.local_path import local_path
 from deltafold.algebra.results.address import is_same_name
-from deltafold.algebra.sources import find_source_format
+from deltafold.algebra.sources import declare_external
 from deltafold.pipelines import descriptions, queries
 from deltafold.pipelines.declaration import parsing
 from deltafold.pipelines.declaration.parsing import DeclarationError
@@ -239,7 +239,7 @@ def declare(source: Source) -> SourceDeclaration:
         "foreign_keys": tuple(ForeignKey(key.columns, key.source) for key in source.foreign_keys),
     }
     if source.external is not None:
-        table = find_source_format(source.external.format)(_fill("table", source.external.options))
+        table = declare_external(source.external.format, _fill("table", source.external.options))
         return replace(table, invariant=source.invariant, **keys)
     keys["append_only"] = source.append_only
     if source.stream is not None:

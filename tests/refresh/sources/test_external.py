@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltafold.algebra.errors import LostSourceError, SourceError
+from deltafold.algebra.sources import declare_external
 from deltafold.api import External, Iceberg, View
 from deltafold.lake.iceberg import declare
 from deltafold.pipelines import catalogue
@@ -213,3 +214,43 @@ def test_iceberg_is_declared_and_asked_for(sandbox: MemorySandbox) -> None:
     sandbox.warehouse.source("orders", declare({"table": "lake.shop.orders"}))
     with pytest.raises(SourceError, match=r"table lake\.shop\.orders: this Spark has no Iceberg\. Add its runtime"):
         sandbox.view("select count(*) n from orders").refresh()
+
+
+class Half:
+    """Has some methods of a source alone."""
+
+    def version(self) -> int:
+        return 0
+
+
+def raising(_: object) -> None:
+    raise KeyError("path")
+
+
+@pytest.mark.parametrize(
+    ("opened", "because"),
+    [
+        (raising, r"its package cannot open it \(KeyError: 'path'\)"),
+        (lambda _: None, "its package opens a NoneType without version, identity, schema, scan, size, diff"),
+        (lambda _: Half(), "its package opens a Half without identity, schema, scan, size, diff"),
+    ],
+    ids=["fails", "nothing", "half"],
+)
+def test_a_package_that_opens_no_source(sandbox: MemorySandbox, opened: Any, because: str) -> None:
+    """Protects from errors of Python's that name neither source nor package."""
+    sandbox.warehouse.source("toy", External("toy://one", opened))
+    with pytest.raises(SourceError, match=f"source toy at toy://one: {because}"):
+        sandbox.view("select * from toy").refresh()
+
+
+@pytest.mark.parametrize(
+    ("declares", "because"),
+    [
+        (raising, r"it fails \(KeyError: 'path'\) for these options: table. Correct them."),
+        (lambda _: 5, "it returns a int, not an External"),
+    ],
+    ids=["fails", "another object"],
+)
+def test_a_package_that_declares_no_source(declares: Any, because: str) -> None:
+    with package("deltafold.sources", "toy", declares), pytest.raises(SourceError, match=f"format toy: {because}"):
+        declare_external("toy", {"table": "t"})

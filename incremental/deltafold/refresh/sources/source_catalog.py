@@ -18,7 +18,7 @@ from deltafold.algebra.constraints import Constraint, collect_facts
 from deltafold.algebra.errors import SourceError
 from deltafold.algebra.sources import Delta, External, Files, SourceDeclaration, Stream, check_source
 from deltafold.lake.catalog_names import CatalogTable, check_is_path, full_name, no_data
-from deltafold.lake.external_table import ExternalTable
+from deltafold.lake.external_table import ExternalTable, open_external
 from deltafold.lake.protocol import Lake, Table, VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.landing import FileLander
@@ -58,9 +58,9 @@ class Declared:
         match self._declaration(name):
             case Files() | Stream():
                 return self._landed_table(name)
-            case External(address, open_):
+            case External() as external:
                 if name not in self._opened:
-                    self._opened[name] = ExternalTable(self.spark, address, open_(self.spark))
+                    self._opened[name] = open_external(self.spark, name, external)
                 return self._opened[name]
             case Delta(table=str(table)):
                 return CatalogTable(self.spark, table)
