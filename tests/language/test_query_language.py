@@ -81,6 +81,15 @@ def test_its_queries_are_maintained(sandbox: MemorySandbox) -> None:
     assert "SUMS became:\nselect k, sum(v) s from t group by k" in str(view.explain())
 
 
+def test_a_query_that_its_package_fails_for_fails_alone(sandbox: MemorySandbox) -> None:
+    """Protects from an error of a package, which is none of ours, that ends the run of all views."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    sandbox.view(Sums("sum v of"), "broken")
+    sandbox.view("select k from t", "whole")
+    outcomes = {dataset.name: dataset.outcome for dataset in sandbox.warehouse.refresh().datasets}
+    assert outcomes == {"broken": "failed", "whole": "refreshed"}
+
+
 @pytest.mark.usefixtures("_added")
 def test_its_files_are_queries_of_pipelines(tmp_path: Path) -> None:
     """Protects from a list of suffixes that another package cannot add to."""

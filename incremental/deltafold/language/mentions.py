@@ -68,7 +68,10 @@ class Mentions:
 def find_mentions(spark: SparkSession, query: str | LanguageQuery | Callable[..., DataFrame]) -> Mentions:
     """Return the names in a query; none if Spark cannot parse it, as the analysis reports that error."""
     if isinstance(query, LanguageQuery):
-        return Mentions(query.names)
+        try:
+            return Mentions(query.names)
+        except Exception:  # another package's: the evaluation reports it, for this query alone
+            return Mentions()
     if not isinstance(query, str):
         parameters = _parameters(query)
         named = frozenset(name.lower() for name, parameter in parameters.items() if not _is_rest(parameter))
