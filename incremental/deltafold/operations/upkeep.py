@@ -27,13 +27,13 @@ from deltafold.operations.retention import Need, needs_of_sources, needs_of_view
 from deltafold.refresh.compatibility import find_redefinition
 from deltafold.refresh.incremental_refresh import RefreshStrategy
 from deltafold.refresh.mode import ModePolicy
-from deltafold.refresh.sources.pinned_tables import is_pinned
 from deltafold.refresh.sources.upstream import Inputs, Progress
 from deltafold.spark.catalyst import JavaError
 from deltafold.spark.java_errors import cause
 from deltafold.store.answer_pointer import AnswerPointer
 from deltafold.store.history import AnswerPin, Finished, as_complete
 from deltafold.store.journal import never_refreshed, refresh_first
+from deltafold.store.pinned_tables import is_pinned
 from deltafold.store.plain_answer import PLAIN, PlainAnswer
 from deltafold.store.view_store import Store
 from deltafold.telemetry import log_work, now, seconds_since

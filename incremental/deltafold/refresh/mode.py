@@ -22,10 +22,10 @@ from deltafold.lake.protocol import VersionedTable
 from deltafold.lake.version_diff import SourceVersions
 from deltafold.refresh.full_recompute import FullRecompute
 from deltafold.refresh.incremental_refresh import Incremental, RefreshStrategy
-from deltafold.refresh.sources.pinned_tables import is_pinned
 from deltafold.refresh.state_reuse import COPIED
 from deltafold.store.history import Event, Finished, Whole
 from deltafold.store.journal import Journal
+from deltafold.store.pinned_tables import is_pinned
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.version_diff import SourceVersions, by_commits
 from deltafold.store.history import Event, Finished, as_complete, base_versions, tables_of
 from deltafold.store.journal import never_refreshed
+from deltafold.store.pinned_tables import is_pinned, refuse_recreated
 from deltafold.store.view_store import Store
 from deltafold.telemetry import seconds_since
 
@@ -92,7 +93,7 @@ def answer_table(view: str, entry: Finished) -> str:
 def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     """Return the status of a view; base: the table of a base source by its path through the views. Runs no query.
 
-    A source whose table cannot be found or read is a problem of the status, no error.
+    A source whose table cannot be found or read, or was replaced, is a problem of the status, no error.
     """
     last = store.journal.last()
     unfinished = None if last is None or as_complete(last) else last.intent.epoch
@@ -104,7 +105,10 @@ def status_of(store: Store, base: Callable[[str], VersionedTable]) -> Status:
     problems = dict[str, str]()
     for source_path, version in base_versions(complete.intent.sources).items():
         try:
-            lags[source_path] = lag(source_path, base(source_path), version)
+            table, pin = base(source_path), complete.intent.sources.get(source_path)  # a view below has its own pins
+            if pin is not None and table.version() is not None and not is_pinned(pin, table):
+                raise refuse_recreated(store.view, source_path, table)
+            lags[source_path] = lag(source_path, table, version)
         except (SourceError, StorageError) as error:
             problems[source_path] = str(error)
     tables = {name: store.table(complete.intent.generation, name) for name in complete.after}

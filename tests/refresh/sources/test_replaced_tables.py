@@ -12,7 +12,7 @@ from deltafold.algebra.errors import SourceError
 from deltafold.api import Delta
 from tests.night import every, night
 from tests.refresh.test_chunks import fail_in_second
-from tests.sandbox import DeltaSandbox, checked, rows
+from tests.sandbox import DeltaSandbox, MemorySandbox, checked, rows
 
 QUERY = "select k, count(*) n, sum(v) s, max(v) hi from t group by k"
 MAPPED = "tblproperties ('delta.columnMapping.mode' = 'name')"
@@ -140,3 +140,16 @@ def test_a_change_in_chunks_goes_on_over_a_replaced_table(delta: DeltaSandbox, m
     write(delta, "(1, 7), (9, 9)", MAPPED)
     assert checked(view).verdict == "applied"
     assert rows(view) == [(1, 1, 7, 7), (9, 1, 9, 9)]
+
+
+def test_the_status_of_a_table_that_was_created_again(sandbox: MemorySandbox) -> None:
+    """Protects from a view that is called current, as the other table happens to have the same version."""
+    sandbox.source("t", "k int, v int", [(1, 1)])
+    view = sandbox.view(QUERY)
+    checked(view)
+    assert view.current
+    sandbox.remove("t")
+    sandbox.insert("t", "k int, v int", [(9, 9)])
+    assert "was replaced since the last epoch" in view.status().problems["t"]
+    assert not view.current
+    assert not view.status().lag

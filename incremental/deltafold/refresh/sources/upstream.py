@@ -21,10 +21,10 @@ from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import SourceVersions
-from deltafold.refresh.sources.pinned_tables import is_pinned, refuse_recreated
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions, clocks_of
 from deltafold.store.journal import Journal
+from deltafold.store.pinned_tables import is_pinned, refuse_recreated
 from deltafold.store.view_store import Store
 from deltafold.telemetry import now
 
