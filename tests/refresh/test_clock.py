@@ -35,7 +35,7 @@ QUERIES = {
     "a having": "select k, count(*) n from t group by k having max(d) < {date}",
     "a window": "select k, lead(d, 1, {date}) over (partition by k order by d, v) n from t",
     "the order of a window": "select sum(v) over (order by abs(datediff(d, {date})), v, k rows 1 preceding) s from t",
-    "a limit": "select k from t order by k limit day({date}) - 28",
+    "a limit": "select k from t order by k limit abs(day({date}) - 29)",
     "what rows explode to": "select k, explode(sequence(d, {date})) e from t",
     "a grouping set": "select k, d < {date} old, count(*) n from t group by cube(k, d < {date})",
     "a subquery": "select k from t where d = (select max(d) from t where d < {date})",
