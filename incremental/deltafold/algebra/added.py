@@ -22,9 +22,13 @@ def load_each(group: str, fault: type[DeltafoldError]) -> Iterator[tuple[str, An
         try:
             added = entry.load()
         except Exception as error:
-            cause = f"{type(error).__name__}: {error}".rstrip(".")
             raise fault(
-                f"entry point {entry.name} of {group}: loading {entry.value} fails ({cause}). Correct or remove its "
-                "package."
+                f"entry point {entry.name} of {group}: loading {entry.value} fails ({cause_of(error)}). Correct or "
+                "remove its package."
             ) from error
         yield entry.name, added
+
+
+def cause_of(error: Exception) -> str:
+    """Return the class and the text of an error in another package's code, for within a sentence."""
+    return f"{type(error).__name__}: {error}".rstrip(".")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from deltafold.algebra.added import load_added
+from deltafold.algebra.added import cause_of, load_added
 from deltafold.algebra.errors import DeltafoldError, SourceError
 from deltafold.algebra.local_path import is_uri, local_path, locate_folder
 from deltafold.algebra.secrets import INSTEAD, has_password, mask_secrets
@@ -436,10 +436,9 @@ def declare_external(format: str, options: Mapping[str, str]) -> External:
     except DeltafoldError:
         raise
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".")
         given = ", ".join(options) or "none"
         raise SourceError(
-            f"source format {format}: it fails ({cause}) for these options: {given}. Correct them."
+            f"source format {format}: it fails ({cause_of(error)}) for these options: {given}. Correct them."
         ) from error
     if not isinstance(declared, External):
         kind = type(declared).__name__

@@ -13,6 +13,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from deltafold.algebra.added import cause_of
 from deltafold.algebra.errors import DeltafoldError, SourceError
 from deltafold.algebra.sources import External
 from deltafold.algebra.sqltext import quoted
@@ -174,8 +175,9 @@ def open_external(spark: SparkSession, name: str, external: External) -> Externa
     except DeltafoldError:
         raise
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".")
-        raise SourceError(f"{said}: its package cannot open it ({cause}). Correct its address or options.") from error
+        raise SourceError(
+            f"{said}: its package cannot open it ({cause_of(error)}). Correct its address or options."
+        ) from error
     lacking = [method for method in METHODS if not callable(getattr(source, method, None))]
     if lacking:
         kind = type(source).__name__

@@ -114,11 +114,7 @@ class Query:
         for call in self._calls:
             if (added := infer_added_call(call)) is not None:
                 texts.setdefault(call.function, set()).add(fingerprint_text(added))
-        return {name: _short_digest(" ".join(sorted(found))) for name, found in texts.items()}
-
-
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return {n: hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()[:12] for n, found in texts.items()}
 
 
 def answer_settings(spark: SparkSession) -> Settings:

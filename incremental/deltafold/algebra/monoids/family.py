@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from deltafold.algebra.added import load_added
+from deltafold.algebra.added import cause_of, load_added
 from deltafold.algebra.errors import DeltafoldError, UsageError
 from deltafold.algebra.monoids.kinds import Accumulator, Component, Group, Mergeable, Monoid, store_answer
 from deltafold.algebra.monoids.sums import (
@@ -78,8 +78,9 @@ def _infer_added_monoid(function: str, types: tuple[str, ...], mode: str, buffer
     except DeltafoldError:
         raise
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".")
-        raise UsageError(f"{entry}: it fails for arguments of {', '.join(types)} ({cause}). {advice}") from error
+        raise UsageError(
+            f"{entry}: it fails for arguments of {', '.join(types)} ({cause_of(error)}). {advice}"
+        ) from error
     if added is None:
         return None
     if not isinstance(added, Group | Monoid):  # pyright: ignore[reportUnnecessaryIsInstance]  of another package
