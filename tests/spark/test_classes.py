@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import filelock
 import pytest
 
-from deltafold.spark.jvm.java import MOST_TRIES, Java, class_archive_options
+from deltafold.spark.cache import cache_folder
+from deltafold.spark.jvm.java import DAY, KEPT_DAYS, MOST_TRIES, Java, class_archive_options
 
 
 @pytest.fixture
@@ -49,7 +52,23 @@ def test_another_spark_has_another_file(spark_home: Path, released: list[fileloc
     (spark_home / "jars" / "new.jar").write_text("")
     new = asked(spark_home)
     assert new.startswith("-XX:ArchiveClassesAtExit=") and written(new) != old
-    assert not old.exists(), "200 MB each: only the latest is kept"
+    assert old.exists(), "two Sparks with other jars take turns"
+
+
+def test_what_no_spark_reads_is_removed(spark_home: Path, released: list[filelock.BaseFileLock]) -> None:
+    """Protects a cache from growing by 200 MB with each release of Spark."""
+    old = written(asked(spark_home))
+    old.write_bytes(b"head, and the rest")
+    week = time.time() - (KEPT_DAYS + 1) * DAY
+    os.utime(old, (week, week))
+    assert asked(spark_home).startswith("-XX:SharedArchiveFile=")
+    (spark_home / "jars" / "new.jar").write_text("")
+    asked(spark_home)
+    assert old.exists(), "it was just read"
+    os.utime(old, (week, week))
+    released.pop().release()
+    asked(spark_home)
+    assert not old.exists()
 
 
 def test_failing_writes_are_given_up(spark_home: Path, released: list[filelock.BaseFileLock]) -> None:
@@ -57,6 +76,10 @@ def test_failing_writes_are_given_up(spark_home: Path, released: list[filelock.B
         assert asked(spark_home) != ""
         released.pop().release()
     assert asked(spark_home) == ""
+    released.pop().release()
+    (tries,) = cache_folder("classes").glob("*.tries")
+    os.utime(tries, (0, 0))
+    assert asked(spark_home) != "", "a day later, as processes that were killed count, too"
 
 
 def test_only_the_java_that_can(spark_home: Path) -> None:

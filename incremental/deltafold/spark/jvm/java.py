@@ -6,12 +6,13 @@ so its JAVA_HOME is a folder in the cache whose `bin/java` drops this one flag a
 A cold Spark spends much of its first seconds loading some 15,000 classes. Java can write an archive of the classes that
 it has loaded when it ends (class data sharing), and map that file at the next start; it ignores a file that does not
 fit. The first Spark of a cache writes the archive after its Python process has ended (some seconds, 200 MB), and later
-ones read it. Only Java 17 is asked to: Java 21 refuses the file, because the class path of Spark's launcher names one
-jar twice.
+ones read it; one with other jars has an archive of its own. Only Java 17 is asked to: Java 21 refuses the file, because
+the class path of Spark's launcher names one jar twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -19,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -32,7 +34,9 @@ from deltafold.spark.local_files import replace_file
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 SUPPORTED = "17, or 21 or later"
 QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-MOST_TRIES = 3  # of writing it: Java cannot do so if a folder of Spark settings is on the class path
+MOST_TRIES = 3  # a day, of writing it: Java cannot do so if a folder of Spark settings is on the class path
+DAY = 24 * 60 * 60  # seconds
+KEPT_DAYS = 7  # for which an archive is kept that no Spark reads: one of a Spark or a Java that was replaced
 _first: list[filelock.BaseFileLock] = []  # locked until the end of the process whose Java writes the file
 
 
@@ -140,6 +144,8 @@ def class_archive_options(java: Java, spark_home: Path, jars: tuple[Path, ...]) 
     parts = [str(java.home), *map(str, jars), str(spark_home), str((spark_home / "jars").stat().st_mtime_ns)]
     archive = cache_folder("classes") / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.jsa"
     if _is_complete(archive):
+        with contextlib.suppress(OSError):  # as where it is another user's
+            os.utime(archive)
         return f'-XX:SharedArchiveFile="{archive}" {QUIET}'
     if _may_write(archive):
         return f'-XX:ArchiveClassesAtExit="{archive}" {QUIET}'
@@ -163,10 +169,19 @@ def _may_write(archive: Path) -> bool:
         return False  # the Spark of another process writes it
     _first.append(lock)
     tries = archive.with_suffix(".tries")
-    done = len(tries.read_bytes()) if tries.exists() else 0
+    done = len(tries.read_bytes()) if _is_younger(tries, 1) else 0
     if done >= MOST_TRIES:
         return False
     tries.write_bytes(b"." * (done + 1))
     for other in archive.parent.glob("*.jsa"):
-        other.unlink(missing_ok=True)  # of a Spark or a Java that was replaced
+        if not _is_younger(other, KEPT_DAYS):
+            other.unlink(missing_ok=True)
     return True
+
+
+def _is_younger(file: Path, days: int) -> bool:
+    """Return whether a file is there and was written, or read by `class_archive_options`, within these days."""
+    try:
+        return time.time() - file.stat().st_mtime < days * DAY
+    except FileNotFoundError:
+        return False
