@@ -146,7 +146,8 @@ def test_before_anything_was_refreshed(quick: Path) -> None:
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "never refreshed"
 
 
-@pytest.mark.parametrize("lake", ["memory", pytest.param("Delta", marks=night)])
+@night
+@pytest.mark.parametrize("lake", ["memory", "Delta"])
 def test_the_demo_ends_equal(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

@@ -29,6 +29,7 @@ IN_MEMORY: tuple[Crash, ...] = (
     ("bag", "first load", ("before PointerFile.write", 1)),
     ("plain", "change", ("after MemoryLog.advance", 2)),  # the plain table is written, readers are not pointed to it
     ("one state in place", "landing", ("before MemoryLog.advance", 1)),
+    ("one state in place", "maintain", ("before Journal.prune", 1)),
 )
 ON_DELTA: tuple[Crash, ...] = (
     ("state and view table, merged by Delta", "change", ("before DeltaTable.merge", 1)),
@@ -36,8 +37,6 @@ ON_DELTA: tuple[Crash, ...] = (
     ("two nested states", "change", ("after DirectCommit.write_files", 2)),
     ("two nested states", "change", ("after DirectCommit.finish", 1)),
     ("two nested states", "resume", ("after DeltaTable._write", 1)),
-    ("one state in place", "healing", ("after DeltaTable._write", 1)),
-    ("state and view table, merged by Delta", "maintain", ("after DeltaTable.sort", 1)),
     ("plain", "first load", ("before DeltaTable.publish", 1)),
     ("published", "rebuild", ("after SqlView.write", 1)),
     ("published", "drop", ("after SqlView.drop", 1)),

@@ -65,10 +65,15 @@ class Project:
 
     @contextmanager
     def spark(self) -> Iterator[str]:
-        """Keep one Spark of the environment for several commands; yields the file that they find it by."""
+        """Keep one Spark of the environment for several commands; yields the file that they find it by.
+
+        It prints nothing, whatever they do.
+        """
         file = self.folder.with_name("spark.json")
         called = [str(self.commands / "python"), "-m", "deltafold.spark.host", str(file)]
-        host = subprocess.Popen(called, cwd=self.folder, env=self.variables)
+        host = subprocess.Popen(
+            called, cwd=self.folder, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         try:
             while not file.exists():
                 assert host.poll() is None, "the host did not come up"
@@ -76,7 +81,8 @@ class Project:
             yield str(file)
         finally:
             host.terminate()
-            host.wait()
+            said, _ = host.communicate()
+        assert said == ""
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from docs.build import PAGES as MADE
 from docs.build import list_keys
+from tests.night import night
 from tests.spark.machine import PROJECT
 
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -21,6 +22,7 @@ def paragraphs(page: Path) -> list[str]:
     return [part for part in parts if not part.lstrip().startswith(("|", "<", "!"))]
 
 
+@night
 def test_the_site_is_built(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)

@@ -1,7 +1,7 @@
 """README and docs, executed: Python and commands print what the pages show but for seconds, jobs and folders.
 
---regenerate-golden writes what Python printed into the pages, and in docs/examples what commands printed. These run by
-night.
+--regenerate-golden writes what Python printed into the pages, and in docs/examples what commands printed. By day the
+Python of README, tutorial and reference runs, by night that of every page.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tests.night import night, sampled
 PROJECT = Path(__file__).parents[2]
 PAGES = (PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md")))
 EXAMPLES = [page for page in PAGES if page.parent.name == "examples"]
+BY_DAY = [page for page in PAGES if page.parent.name in (PROJECT.name, "tutorial", "reference")]
 OUTPUT = '```text title="Output"'
 BLOCK = re.compile(rf"(?ms)^```(python|console)\n(.*?)^```\n(?:\n{OUTPUT}\n(.*?)^```\n)?")
 BROKER = "localhost:9092"
@@ -164,9 +165,7 @@ def run_command(command: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    sampled(
-        [page for page in PAGES if blocks("python", page)], lambda page: page not in EXAMPLES, lambda page: page.stem
-    ),
+    sampled([page for page in PAGES if blocks("python", page)], BY_DAY.__contains__, lambda page: page.stem),
 )
 def test_the_python_of_a_page_runs(
     elsewhere: Path, spark: SparkSession, page: Path, places: Mapping[str, str], regenerate: bool

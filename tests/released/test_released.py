@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 import deltafold.api
 from tests.released import shop
 
+VERIFIED = ("totals", "paths")  # by day
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.gz"))
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name.removesuffix(".tar.gz"))
-def test_warehouse_of_a_release_goes_on(spark: SparkSession, tmp_path: Path, release: Path) -> None:
+def test_warehouse_of_a_release_goes_on(spark: SparkSession, tmp_path: Path, release: Path, long: bool) -> None:
     """Protects every warehouse from being rebuilt after an upgrade; the archive is opened in another folder."""
     with tarfile.open(release) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -34,7 +35,7 @@ def test_warehouse_of_a_release_goes_on(spark: SparkSession, tmp_path: Path, rel
     for name, view in views.items():
         last = view.history()[-1]
         assert (last.generation, last.epoch) == (1, made["views"][name][0] + 1), last.sentence
-        assert view.verify().ok, name
+        assert not (long or name in VERIFIED) or view.verify().ok, name
 
 
 def go_on(spark: SparkSession, folder: Path, views: dict[str, deltafold.api.View]) -> None:

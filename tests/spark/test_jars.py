@@ -11,6 +11,7 @@ import pytest
 from deltafold.spark.cache import SetupError
 from deltafold.spark.jvm import jars
 from deltafold.spark.jvm.java import Java
+from tests.night import night
 from tests.spark.machine import run, without_java
 
 FETCH = "from deltafold.spark.jvm.jars import delta_jars; print(*(jar.name for jar in delta_jars()))"
@@ -28,6 +29,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@night
 @pytest.mark.own_spark
 def test_two_processes_at_once_fetch_once_with_the_bundled_java(tmp_path: Path) -> None:
     cache, home = tmp_path / "cache", tmp_path / "home"

@@ -45,9 +45,11 @@ except Exception:
 """
 
 
+@night
 @pytest.mark.own_spark
-@pytest.mark.parametrize("java", ["the machine's Java", pytest.param("no Java", marks=night)])
+@pytest.mark.parametrize("java", ["the machine's Java", "no Java"])
 def test_session_prints_nothing_and_leaves_nothing(tmp_path: Path, java: str) -> None:
+    """By day, tests/package/test_install.py has a Spark that prints nothing."""
     here, home, cache = tmp_path / "here", tmp_path / "home", os.environ.get("DELTAFOLD_CACHE", str(PROJECT / ".cache"))
     here.mkdir()
     home.mkdir()  # no ~/.ivy2 in it: the jars of the cache are all there is
