@@ -47,7 +47,7 @@ from deltafold.language.fingerprint.widened_values import WidenedValues
 from deltafold.language.mentions import Mentions, NoDataError
 from deltafold.language.query import Ordering, Query, QueryText, Settings
 from deltafold.language.query_language import LanguageQuery
-from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis, types_of
+from deltafold.language.state_names import ColumnTypes, citing_moved_columns, releases, translate_analysis
 from deltafold.language.unread import empty
 from deltafold.operations.verify import Sample, sample_of
 from deltafold.refresh.full_recompute import FullRecompute
@@ -338,7 +338,9 @@ class Compilation:
         """The recipe of the query, to compare with the one that the view's state was built from."""
         query = self.query
         read: dict[str, dict[str, str]] = {source: {} for source in query.sources}
-        types = {source: types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None}
+        types = {
+            source: catalyst.types_of(schema) for source in read if (schema := self.sources.schema(source)) is not None
+        }
         for node in walk(query.plan):
             if isinstance(node, SourceRead):
                 read[node.relation] |= {name: types[node.relation][name] for name, _ in node.fields}

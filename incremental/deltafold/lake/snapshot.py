@@ -14,6 +14,7 @@ from deltafold.algebra.sqltext import quoted
 from deltafold.algebra.wider_types import is_wider
 from deltafold.lake.files import File, Identity, physical_name
 from deltafold.lake.protocol import VersionedTable
+from deltafold.spark import catalyst
 
 NESTED = (StructType, ArrayType, MapType)
 
@@ -74,7 +75,7 @@ class Snapshot:
 
     def widen(self, rows: DataFrame) -> DataFrame:
         """Return rows of the table with the types that are read."""
-        there = {column.name: column.dataType.simpleString() for column in rows.schema} if self.types else {}
+        there = catalyst.types_of(rows.schema) if self.types else {}
         wider = {name: type_ for name, type_ in self.types.items() if is_wider(there.get(name, ""), type_)}
         casts = {name: F.col(quoted(name)).cast(type_) for name, type_ in wider.items()}
         return rows.withColumns(casts) if casts else rows

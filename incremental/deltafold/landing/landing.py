@@ -30,9 +30,10 @@ from deltafold.landing.input_folder import InputFolder, open_input
 from deltafold.landing.preflight.inspection import Inspection, in_batches
 from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import FileReader
-from deltafold.landing.schema_checks import check_partition_keys, checked_schema, partition_values, types
+from deltafold.landing.schema_checks import check_partition_keys, checked_schema, partition_values
 from deltafold.landing.streams.position import list_readings
 from deltafold.landing.writer import Replacement, Written
+from deltafold.spark import catalyst
 from deltafold.telemetry import log_work
 
 
@@ -292,11 +293,11 @@ class FileLander:
 
         Raises SourceError for another schema, unless this is a replay.
         """
-        declared = types(self._schema)
+        declared = catalyst.types_of(self._schema)
         version = self.table.version()
         if version is None:
             return False
-        landed = types(self.table.schema(version))
+        landed = catalyst.types_of(self.table.schema(version))
         if landed != declared and not replay:
             raise SourceError(
                 f"source {self.name}: another schema is declared than its landed table has ({landed}). "

@@ -61,11 +61,6 @@ def _is_event_time(field: StructField) -> bool:
     return isinstance(field.dataType, DateType | TimestampType | TimestampNTZType)
 
 
-def types(schema: StructType) -> dict[str, str]:
-    """Return column names and types, regardless of their order and of nullability."""
-    return {field.name: field.dataType.simpleString() for field in schema}
-
-
 def partition_values(spark: SparkSession, data_type: DataType, keys: Iterable[str]) -> dict[str, str | None]:
     """Return the value of each key as text, None for a key that does not fit the type.
 

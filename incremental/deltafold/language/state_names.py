@@ -40,18 +40,13 @@ class ColumnTypes(Mapping[str, Mapping[str, str]]):
         schema = self.schema(source)
         if schema is None:
             raise KeyError(source)
-        return types_of(schema)
+        return catalyst.types_of(schema)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.declared)
 
     def __len__(self) -> int:
         return len(self.declared)
-
-
-def types_of(schema: StructType) -> dict[str, str]:
-    """Return the type of each column."""
-    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def translate_analysis(analysis: Analysis, kept: Recipe | None, schema: SchemaOf, views: Collection[str]) -> Query:

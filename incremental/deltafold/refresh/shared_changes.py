@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from deltafold.algebra.tuning import Tuning
 from deltafold.lake.version_diff import Difference
+from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import Checkpoints, computed_once
 
 
@@ -59,8 +60,5 @@ class SharedChange:
         """Return the columns that all rows of a change have, of one type; others are read by their readers alone."""
         if changed.insert_only or changed.before is None:
             return [*self.columns]
-        before, after = (
-            {column.name: column.dataType.simpleString() for column in side.schema}
-            for side in (changed.before, changed.after)
-        )
+        before, after = (catalyst.types_of(side.schema) for side in (changed.before, changed.after))
         return [name for name in self.columns if name in before and before[name] == after.get(name)]

@@ -196,6 +196,11 @@ def schema_of(ddl: str) -> StructType:
     return cast(StructType, StructType.fromDDL(ddl))
 
 
+def types_of(schema: StructType) -> dict[str, str]:
+    """Return the name and the type of each column, without nullability."""
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
 def python_schema(schema: J) -> StructType:
     """Convert Scala's StructType to Python's, with the metadata of the columns."""
     return StructType.fromJson(json.loads(str(schema.json())))

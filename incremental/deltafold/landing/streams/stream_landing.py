@@ -35,10 +35,10 @@ from deltafold.lake.remote.remote_path import Place, place_of
 from deltafold.landing.folder import UNPARTITIONED
 from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import declared_schema
-from deltafold.landing.schema_checks import types
 from deltafold.landing.streams.arrivals import Intake, column_fault
 from deltafold.landing.streams.position import Reading, list_readings, split_mark
 from deltafold.landing.streams.records import DELETED, Split, malformed_error
+from deltafold.spark import catalyst
 from deltafold.spark.checkpoint import computed_once
 from deltafold.telemetry import log_work
 
@@ -282,11 +282,11 @@ class StreamLander:
 
     @property
     def _landed_types(self) -> dict[str, str]:
-        return types(self.table.schema())
+        return catalyst.types_of(self.table.schema())
 
     def _is_reshaped(self) -> bool:
         """Return whether the landed table has another schema than the declared one."""
-        return self.table.version() is not None and self._landed_types != types(self._schema)
+        return self.table.version() is not None and self._landed_types != catalyst.types_of(self._schema)
 
     @cached_property
     def _schema(self) -> StructType:

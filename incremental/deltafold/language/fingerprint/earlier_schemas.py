@@ -25,7 +25,7 @@ def find_earlier(recorded: Recorded, schema: Callable[[str], StructType | None])
         now = schema(source)
         if now is None or not all(name in now.names for name in columns):
             return {}
-        there = {field.name: field.dataType.simpleString() for field in now}
+        there = catalyst.types_of(now)
         other = {name: then for name, then in columns.items() if there[name] != then}
         if other:
             try:

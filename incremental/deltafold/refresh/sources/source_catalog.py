@@ -24,8 +24,8 @@ from deltafold.lake.remote.remote_path import Place
 from deltafold.landing.landing import FileLander
 from deltafold.landing.quarantine import Quarantine
 from deltafold.landing.reader import declared_schema
-from deltafold.landing.schema_checks import types
 from deltafold.landing.streams.stream_landing import StreamLander
+from deltafold.spark import catalyst
 
 CHAR_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata of a column that is declared CHAR(n) or VARCHAR(n)
 
@@ -100,7 +100,7 @@ class Declared:
     def constraints(self, read: Collection[str], schema: Callable[[str], StructType | None]) -> tuple[Constraint, ...]:
         """Return the declared constraints of the sources that a query reads; raises SourceError for missing columns."""
         schemas = {name: schema(name) for name in read if name in self.sources}
-        columns = {name: types(struct) for name, struct in schemas.items() if struct is not None}
+        columns = {name: catalyst.types_of(struct) for name, struct in schemas.items() if struct is not None}
         return collect_facts(self.sources, columns, read)
 
     def lander(self, name: str) -> FileLander | StreamLander:

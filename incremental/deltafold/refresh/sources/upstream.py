@@ -21,6 +21,7 @@ from deltafold.lake.protocol import Table, VersionedTable
 from deltafold.lake.remote.remote_path import Place
 from deltafold.lake.snapshot import Snapshot
 from deltafold.lake.version_diff import SourceVersions
+from deltafold.spark import catalyst
 from deltafold.store.dependents import Reader, Readers
 from deltafold.store.history import WHOLE, AnswerPin, Extent, Finished, Pin, as_complete, base_versions, clocks_of
 from deltafold.store.journal import Journal
@@ -330,7 +331,7 @@ class Inputs:
         """Return the types of the columns of a version."""
         if (table.path, version) not in self._seen:
             schema = table.schema(None if version == table.version() else version)
-            self._seen[table.path, version] = {field.name: field.dataType.simpleString() for field in schema}
+            self._seen[table.path, version] = catalyst.types_of(schema)
         return self._seen[table.path, version]
 
     def is_past(self, pins: Mapping[str, Pin], targets: Targets) -> bool:
