@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+import pytest
 
 from deltafold.algebra.results.report import Landing, Report, Verification
 from deltafold.dagster.metadata import of_landing, of_partition, of_refresh, of_verification
@@ -46,6 +49,16 @@ def test_rounds_and_residuals_of_loops_are_on_the_page_of_the_view() -> None:
     assert str(shown["rounds of loops"].value).startswith("![v: rounds of epoch 2](data:image/png;base64,iVBORw0")
     assert not {"loops", "residuals", "rounds of loops"} & set(
         of_refresh(Report(view="v", epoch=2, generation=1, verdict="applied", sentence=""), {})
+    )
+
+
+def test_a_refresh_is_shown_without_its_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects from a step that fails after its refresh is done, for a package that only draws."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = Report(view="v", epoch=2, generation=1, verdict="applied", sentence="", rounds={"loop_1": {"insert": [7]}})
+    assert of_refresh(done, {})["rounds of loops"].value == (
+        "v: rounds of epoch 2: no picture. matplotlib: the package that draws the pictures of the demo and of "
+        "Dagster's pages is not installed. Run pip install 'deltafold[dagster]'."
     )
 
 

@@ -6,10 +6,11 @@ library's reports.
 
 import base64
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import dagster as dg
 
+from deltafold.algebra.errors import explain_missing_packages
 from deltafold.algebra.results.report import Description, Landing, Report, Verification
 from deltafold.algebra.results.upkeep import Upkeep
 from deltafold.pipelines import picture
@@ -251,21 +252,31 @@ def _cost_picture(history: Sequence[Report], title: str) -> str:
     """
     if not history:
         return "No refresh has finished yet."
-    image = picture.cost(
-        [f"epoch {report.epoch}" for report in history],
-        [report.change_rows for report in history],
-        {"refresh": [report.seconds for report in history]},
-        title,
+    return _embed(
+        f"{title}: seconds of the last {len(history)} refreshes",
+        lambda: picture.cost(
+            [f"epoch {report.epoch}" for report in history],
+            [report.change_rows for report in history],
+            {"refresh": [report.seconds for report in history]},
+            title,
+        ),
     )
-    return _embed(f"{title}: seconds of the last {len(history)} refreshes", image)
 
 
 def _rounds_picture(report: Report) -> str:
     """Draw the rows that each round of a refresh's loops moved, and their residuals, as Markdown with a PNG inside."""
-    return _embed(f"{report.view}: rounds of epoch {report.epoch}", picture.rounds(report.rounds, report.residuals))
+    return _embed(
+        f"{report.view}: rounds of epoch {report.epoch}", lambda: picture.rounds(report.rounds, report.residuals)
+    )
 
 
-def _embed(text: str, image: bytes) -> str:
+def _embed(text: str, draw: Callable[[], bytes]) -> str:
+    """Return a picture as Markdown; if its package is missing, the sentence that says so: the refresh is done."""
+    try:
+        with explain_missing_packages():
+            image = draw()
+    except ImportError as error:
+        return f"{text}: no picture. {error}"
     return f"![{text}](data:image/png;base64,{base64.b64encode(image).decode()})"
 
 
