@@ -199,9 +199,14 @@ def test_no_pipelines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         result = call(command)
         assert (result.exit_code, result.stdout) == (0, f"{shown}deltafold demo.\n")
         assert facts(command) == []
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "etl.py").touch()  # a package of the user's
+    assert "It is a Python package, so create one elsewhere: deltafold --pipelines DIR new" in call("list").stdout
+    assert call("new", "shop").exit_code == exit_codes.USAGE
+    assert [file.name for file in (tmp_path / "pipelines").iterdir()] == ["etl.py"]
     assert call("--pipelines", "mine", "new", "shop").stdout == "Created mine/shop. Run it: deltafold run shop\n"
     assert call("--pipelines", "mine", "list").stdout.splitlines()[2].startswith("shop ")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "pipelines"]
 
 
 def test_version() -> None:

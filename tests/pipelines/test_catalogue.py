@@ -153,6 +153,13 @@ def test_partitions_are_checked_against_the_declaration(tmp_path: Path) -> None:
     assert catalogue.load("cut", tmp_path).check_partition("x") == "x"
 
 
+def test_a_file_is_no_folder_of_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(DeclarationError, match=r"^--pipelines or DELTAFOLD_PIPELINES: .*/file is a file, not a folder"):
+        catalogue.pipelines_folder()
+
+
 def test_where_pipelines_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)

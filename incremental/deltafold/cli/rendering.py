@@ -19,6 +19,7 @@ from rich.text import Text
 
 from deltafold.algebra.errors import DeltafoldWarning
 from deltafold.algebra.results.formats import format_bytes, format_count, format_duration
+from deltafold.pipelines.catalogue import is_package
 
 if TYPE_CHECKING:
     from deltafold.api import Landing, Report, Upkeep, Verification
@@ -124,7 +125,10 @@ def render_verification(done: Verification) -> str:
 def render_catalogue(pipelines: Mapping[str, Pipeline | DeclaredProject | Exception], folder: Path) -> str:
     """Render one row per pipeline; for an invalid one the reason; where there is none, how to get one."""
     if not pipelines:
-        return f"There are no pipelines in {folder}. Create one: deltafold new NAME. Or see the demo: deltafold demo."
+        new = "Create one: deltafold new NAME"
+        if is_package(folder):
+            new = "It is a Python package, so create one elsewhere: deltafold --pipelines DIR new NAME"
+        return f"There are no pipelines in {folder}. {new}. Or see the demo: deltafold demo."
     headers = ("pipeline", "policy", "sources", "schedule", "description")
     return table(headers, (_describe(name, pipeline) for name, pipeline in pipelines.items()))
 

@@ -48,9 +48,12 @@ def pipelines_folder() -> Path:
     Raises DeclarationError if DELTAFOLD_PIPELINES is not a folder.
     """
     named = _named_folder()
+    what = f"--pipelines or {FOLDER_VARIABLE}"
+    if named and named.is_file():
+        raise DeclarationError(f"{what}: {named} is a file, not a folder of pipelines. Name a folder.")
     if named and not named.is_dir():
         raise DeclarationError(
-            f"{FOLDER_VARIABLE}: there is no folder {named}. Create it (`deltafold new` does), or name another."
+            f"{what}: there is no folder {named}. Create it (`deltafold new` does), or name another."
         )
     return named or Path.cwd() / DEFAULT_FOLDER
 
@@ -63,12 +66,17 @@ def home_of_new() -> Path:
     if named := _named_folder():
         return named
     folder = Path.cwd() / DEFAULT_FOLDER
-    if (folder / "__init__.py").exists() and not names(folder):
+    if is_package(folder):
         raise DeclarationError(
             f"{folder}: it is a Python package, not a folder of pipelines. Name another folder: "
             f"deltafold --pipelines DIR new, or set {FOLDER_VARIABLE}."
         )
     return folder
+
+
+def is_package(folder: Path) -> bool:
+    """Return whether a folder is a Python package, with or without an `__init__.py`, and has no pipelines."""
+    return any(folder.glob("*.py")) and not names(folder)
 
 
 def _named_folder() -> Path | None:
