@@ -35,7 +35,8 @@ def test_warehouse_of_a_release_goes_on(spark: SparkSession, tmp_path: Path, rel
     for name, view in views.items():
         last = view.history()[-1]
         assert (last.generation, last.epoch) == (1, made["views"][name][0] + 1), last.sentence
-        assert not (long or name in VERIFIED) or view.verify().ok, name
+        if long or name in VERIFIED:
+            assert view.verify().ok, name
 
 
 def go_on(spark: SparkSession, folder: Path, views: dict[str, deltafold.api.View]) -> None:
